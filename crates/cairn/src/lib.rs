@@ -1,0 +1,9 @@
+//! cairn: an append-only agent server for your own model keys.
+//!
+//! The crate's rooms and what each must never know are in `ARCHITECTURE.md`.
+
+pub mod client;
+pub mod config;
+pub mod cursor;
+pub mod model;
+pub mod provider;

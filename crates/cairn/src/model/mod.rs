@@ -1,0 +1,24 @@
+//! Plain values of an agent run: identities, messages, history, prompts, model requests, usage and outcomes.
+//!
+//! Owns the one provider-independent and client-independent shape of a conversation.
+//! Must never know: I/O, async, serialisation (serde, prost), SQL, any client's wire or any provider's JSON.
+
+mod failure;
+mod history;
+mod id;
+mod inference;
+mod message;
+mod run;
+mod spec;
+mod tool;
+mod usage;
+
+pub use failure::{FailureKind, ProviderFailure, ProviderFault, RunFailure};
+pub use history::{HistoryError, HistoryItem, project};
+pub use id::{CallId, ConversationId, MessageId, ParentCall, RevisionId, RunId, StateDigest, ToolRoundId};
+pub use inference::{ModelRequest, PromptSpec, ToolDefinition};
+pub use message::{Assistant, Image, Message, MessageBody, Part, Reasoning, ReplayState, UserOrigin};
+pub use run::{PendingRound, PreparedRun, RunAction, RunKind, RunOutcome};
+pub use spec::{Latency, ModelSpec, ReasoningEffort, ReasoningSpec};
+pub use tool::{ToolCall, ToolResult, ToolRound};
+pub use usage::Usage;

@@ -1,0 +1,84 @@
+//! What a client adapter hands to the run core, and how a run ends.
+//!
+//! Must never know: any client's wire, modes or tool names.
+
+use std::sync::Arc;
+
+use super::{
+    Assistant, ConversationId, Message, ModelSpec, ParentCall, PromptSpec, RevisionId, RunFailure, RunId,
+    ToolCall, ToolRoundId,
+};
+
+/// Everything that a run needs, decided before it starts and fixed until it ends.
+#[derive(Clone, Debug)]
+pub struct PreparedRun {
+    /// This attempt.
+    pub id: RunId,
+    /// The conversation that it continues.
+    pub conversation: ConversationId,
+    /// Whether it is a run of its own or a subagent's.
+    pub kind: RunKind,
+    /// The model, fixed for the run.
+    pub model: Arc<ModelSpec>,
+    /// Instructions and tools, fixed for the run.
+    pub prompt: Arc<PromptSpec>,
+    /// The revision that the client's history stands for.
+    pub base: RevisionId,
+    /// What to do on top of it.
+    pub action: RunAction,
+}
+
+/// A run of its own, or one that another run's tool call started.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum RunKind {
+    /// Started by a person.
+    Main,
+    /// Started by a tool call of another run.
+    Subagent {
+        /// The kind of subagent, as the client named it.
+        kind: Arc<str>,
+        /// The call that started it, where the client named it.
+        parent: Option<ParentCall>,
+    },
+}
+
+/// What a run does on top of its base revision.
+#[derive(Clone, Debug)]
+pub enum RunAction {
+    /// Append these messages, each exactly once, and go on.
+    Start {
+        /// A round that the base history left open. Its calls are answered as interrupted before the messages.
+        interrupted: Option<PendingRound>,
+        /// The new messages in order.
+        messages: Vec<Message>,
+    },
+    /// Go on from the base revision without a new message.
+    Resume {
+        /// A round that the base history left open. Its tools run before the model is called again.
+        pending: Option<PendingRound>,
+    },
+}
+
+/// A tool round that a client's state holds as not yet settled.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PendingRound {
+    /// The round, named by the adapter from the state that held it.
+    pub id: ToolRoundId,
+    /// What the assistant said with the calls.
+    pub said: Assistant,
+    /// The calls in the model's order.
+    pub calls: Vec<ToolCall>,
+    /// When the round was first created, in milliseconds since the Unix epoch.
+    pub started_at_ms: u64,
+}
+
+/// How a run ended. Each run has exactly one.
+#[derive(Clone, PartialEq, Debug)]
+pub enum RunOutcome {
+    /// The model finished and the client holds the final state.
+    Completed,
+    /// The person or a newer run stopped it. Not a failure.
+    Cancelled,
+    /// It could not go on.
+    Failed(RunFailure),
+}
