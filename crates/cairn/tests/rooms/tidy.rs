@@ -21,7 +21,7 @@ const AWAITED: &[&str] = &[
     "crates/cairn/src/run/",
     "crates/cairn/src/store/",
     "e2e/",
-    "prompt/cursor/",
+    "crates/cairn/prompt/cursor/",
 ];
 
 // Written in two pieces so that this file keeps its own rule.
@@ -98,7 +98,7 @@ pub fn registries(path: &str, text: &str) -> Vec<Breach> {
 pub fn vendors_in_prompt(path: &str, text: &str) -> Vec<Breach> {
     const MORE: &[&str] = &["copilot", "cursor", "gpt", "grok", "kimi", "llama"];
     let mut out = Vec::new();
-    if !path.starts_with("prompt/") {
+    if !path.starts_with("crates/cairn/prompt/") {
         return out;
     }
     for (number, line) in text.lines().enumerate() {

@@ -69,7 +69,10 @@ fn only_the_public_registries_are_named() {
 fn a_vendor_in_a_prompt_is_caught_and_a_folder_of_the_person_is_not() {
     let text = "You are Claude.\nLike ChatGPT\nRules live in .cursor/rules.\nthe cursor\nprecursor\nGPT-5\n";
     assert_eq!(
-        lines(vendors_in_prompt("prompt/cursor/agent/prompt.md", text)),
+        lines(vendors_in_prompt(
+            "crates/cairn/prompt/cursor/agent/prompt.md",
+            text
+        )),
         [1, 2, 4, 6]
     );
     assert_eq!(lines(vendors_in_prompt("README.md", text)), Vec::<usize>::new());
