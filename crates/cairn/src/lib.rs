@@ -3,6 +3,7 @@
 //! The crate's rooms and what each must never know are in `ARCHITECTURE.md`.
 
 pub mod client;
+pub mod clock;
 pub mod config;
 pub mod cursor;
 pub mod model;

@@ -1,0 +1,185 @@
+//! The rules for any tracked text: no machine's paths, no private registry, prompts without vendors, true documents.
+
+use crate::Breach;
+use crate::map::VENDORS;
+use crate::repository::Repository;
+
+/// The documents whose paths must exist.
+pub const DOCUMENTS: &[&str] = &[
+    "AGENTS.md",
+    "ARCHITECTURE.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "README.md",
+];
+
+/// Paths that the documents already name and that are still being written. An entry whose path has arrived is a
+/// breach, so this list can only shrink; when it is empty, delete it.
+const AWAITED: &[&str] = &[
+    "crates/cairn/migrations/",
+    "crates/cairn/src/app.rs",
+    "crates/cairn/src/run/",
+    "crates/cairn/src/store/",
+    "e2e/",
+    "crates/cairn/prompt/cursor/",
+];
+
+// Written in two pieces so that this file keeps its own rule.
+const MACHINE_FOLDERS: &[&str] = &[concat!("/", "work"), concat!("/", "root"), concat!("/", "tmp")];
+
+/// Absolute paths that exist on one machine only, or that two test runs would share.
+pub fn machine_paths(path: &str, text: &str) -> Vec<Breach> {
+    let mut out = Vec::new();
+    for (number, line) in text.lines().enumerate() {
+        for folder in MACHINE_FOLDERS {
+            let found = line.match_indices(folder).any(|(at, _)| {
+                let before = line[..at].chars().next_back();
+                let after = line[at + folder.len()..].chars().next();
+                let starts = before.is_none_or(|c| c.is_whitespace() || "\"'`(=:[<>,".contains(c));
+                starts && after.is_none_or(|c| !c.is_alphanumeric() && !"_-.".contains(c))
+            });
+            if found {
+                let rule = format!(
+                    "names the machine's folder {folder}: use a path of the repository or a temporary folder"
+                );
+                out.push(Breach::new(path, number + 1, rule));
+            }
+        }
+    }
+    out
+}
+
+/// Anything that makes a build ask another registry than the public one.
+pub fn registries(path: &str, text: &str) -> Vec<Breach> {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    let mut out = Vec::new();
+    for (number, line) in text.lines().enumerate() {
+        let line = line.trim();
+        let mut breach = |rule: &str| out.push(Breach::new(path, number + 1, rule));
+        match name {
+            "Cargo.lock" => {
+                let crates_io = "source = \"registry+https://github.com/rust-lang/crates.io-index\"";
+                if line.starts_with("source =") && line != crates_io {
+                    breach("a crate from elsewhere than crates.io");
+                }
+            }
+            "package-lock.json" => {
+                let source = line.strip_prefix("\"resolved\": \"");
+                if source.is_some_and(|source| !source.starts_with("https://registry.npmjs.org/")) {
+                    breach(
+                        "a package from elsewhere than registry.npmjs.org: make the lock file against the public registry",
+                    );
+                }
+            }
+            _ => {
+                let settings = [
+                    concat!("npm_config_", "registry"),
+                    concat!("--", "registry"),
+                    concat!("replace", "-with"),
+                    concat!("CARGO_", "REGISTR"),
+                ];
+                if settings.iter().any(|setting| line.contains(setting)) {
+                    breach("sets a registry: that belongs to the machine, not to the repository");
+                }
+            }
+        }
+    }
+    if name == ".npmrc" {
+        out.push(Breach::new(
+            path,
+            0,
+            "registry settings belong to the machine, not to the repository",
+        ));
+    }
+    out
+}
+
+/// Names of vendors, models and products in what a model reads: prompts are ours and serve any model.
+pub fn vendors_in_prompt(path: &str, text: &str) -> Vec<Breach> {
+    const MORE: &[&str] = &["copilot", "cursor", "gpt", "grok", "kimi", "llama"];
+    let mut out = Vec::new();
+    if !path.starts_with("crates/cairn/prompt/") {
+        return out;
+    }
+    for (number, line) in text.lines().enumerate() {
+        let lower = line.to_lowercase();
+        for name in VENDORS.iter().chain(MORE) {
+            let found = lower.match_indices(name).any(|(at, _)| {
+                // A folder such as `.name/` is a fact about the person's files.
+                !lower[..at].ends_with(|c: char| c.is_alphabetic() || c == '.')
+            });
+            if found {
+                out.push(Breach::new(
+                    path,
+                    number + 1,
+                    format!("a prompt names `{name}`: say it without the vendor"),
+                ));
+            }
+        }
+    }
+    out
+}
+
+/// Paths in backticks that do not exist, and awaited ones that do. Fenced examples are not looked at.
+pub fn dead_paths(path: &str, text: &str, repository: &Repository) -> Vec<Breach> {
+    let mut out = Vec::new();
+    let mut fenced = false;
+    for (number, line) in text.lines().enumerate() {
+        if line.trim_start().starts_with("```") {
+            fenced = !fenced;
+            continue;
+        }
+        if fenced {
+            continue;
+        }
+        for span in line.split('`').skip(1).step_by(2).filter(|span| is_path(span)) {
+            match (exists(repository, span), awaited(span)) {
+                (false, false) => out.push(Breach::new(path, number + 1, format!("`{span}` does not exist"))),
+                (true, true) => {
+                    let rule = format!(
+                        "`{span}` has arrived: take it out of AWAITED in crates/cairn/tests/rooms/tidy.rs"
+                    );
+                    out.push(Breach::new(path, number + 1, rule));
+                }
+                (true, false) | (false, true) => {}
+            }
+        }
+    }
+    out
+}
+
+/// Whether a text in backticks claims to be a path of the repository: a folder (`run/`) or a file by its ending,
+/// or anything below a folder that only a repository has.
+fn is_path(span: &str) -> bool {
+    const ENDINGS: &[&str] = &[".json", ".lock", ".md", ".mjs", ".proto", ".rs", ".sql", ".toml"];
+    const TOPS: &[&str] = &[
+        ".ci/", "benches/", "crates/", "docs/", "e2e/", "prompt/", "proto/", "src/", "tests/",
+    ];
+    let plain = span
+        .chars()
+        .all(|c| c.is_ascii_alphanumeric() || "._-/".contains(c));
+    let listed =
+        ENDINGS.iter().any(|end| span.ends_with(end)) || TOPS.iter().any(|top| span.starts_with(top));
+    plain && !span.starts_with('/') && (listed || span.ends_with('/'))
+}
+
+/// A path is told from the root, from the server's crate or its source; a bare file name from anywhere.
+fn exists(repository: &Repository, span: &str) -> bool {
+    let bare = span.trim_end_matches('/');
+    repository.paths().iter().any(|path| {
+        let path = path.trim_end_matches('/');
+        ["", "crates/cairn/", "crates/cairn/src/"]
+            .iter()
+            .any(|base| path.strip_prefix(base) == Some(bare))
+            || (!span.contains('/') && path.rsplit('/').next() == Some(bare))
+    })
+}
+
+fn awaited(span: &str) -> bool {
+    AWAITED.iter().any(|path| {
+        ["", "crates/cairn/", "crates/cairn/src/"]
+            .iter()
+            .any(|base| format!("{base}{span}").starts_with(path))
+            || (!span.contains('/') && path.rsplit('/').next() == Some(span))
+    })
+}
