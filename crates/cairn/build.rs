@@ -5,6 +5,8 @@ use std::path::Path;
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../proto");
     println!("cargo:rerun-if-changed={}", root.display());
+    // `sqlx::migrate!` sees an edited migration by itself, but not a new one.
+    println!("cargo:rerun-if-changed=migrations");
     let files = protox::compile(
         [
             "agent/v1/run.proto",

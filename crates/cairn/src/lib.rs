@@ -8,3 +8,4 @@ pub mod config;
 pub mod cursor;
 pub mod model;
 pub mod provider;
+pub mod store;

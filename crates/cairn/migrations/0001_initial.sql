@@ -1,0 +1,131 @@
+-- Facts are only added: messages, revisions, calls, completions and cas rows are never updated or deleted.
+-- What changes is small: a conversation's head and owner, a run's progress and end, a round's state.
+-- Small tables with text keys are WITHOUT ROWID so that a commit dirties one page of each.
+
+-- Content-addressed bytes. The key is the SHA-256 of the bytes.
+CREATE TABLE cas (
+    hash  BLOB NOT NULL PRIMARY KEY CHECK (length(hash) = 32),
+    bytes BLOB NOT NULL
+) STRICT;
+
+CREATE TABLE conversations (
+    id               TEXT NOT NULL PRIMARY KEY,
+    -- The head may be read only together with its owner: other branches live beside it.
+    head_revision_id TEXT NOT NULL REFERENCES revisions (id) DEFERRABLE INITIALLY DEFERRED,
+    -- The one run that may move the head. NULL when nothing runs.
+    active_run_id    TEXT REFERENCES runs (id) DEFERRABLE INITIALLY DEFERRED
+) STRICT, WITHOUT ROWID;
+
+-- `id` is derived from the conversation, the parent and the ordered message ids.
+CREATE TABLE revisions (
+    id              TEXT NOT NULL PRIMARY KEY,
+    conversation_id TEXT NOT NULL REFERENCES conversations (id),
+    -- NULL for the empty revision only.
+    parent_id       TEXT REFERENCES revisions (id),
+    -- Messages of the whole history up to and including this revision.
+    message_count   INTEGER NOT NULL CHECK (message_count >= 0),
+    CHECK (parent_id IS NOT NULL OR message_count = 0)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE messages (
+    key             INTEGER PRIMARY KEY,
+    conversation_id TEXT NOT NULL REFERENCES conversations (id),
+    id              TEXT NOT NULL,
+    -- Versioned JSON, see store/row.rs. Images are references into `cas`.
+    body            TEXT NOT NULL,
+    UNIQUE (conversation_id, id)
+) STRICT;
+
+-- The images of a message.
+CREATE TABLE message_blobs (
+    message_key INTEGER NOT NULL REFERENCES messages (key),
+    hash        BLOB NOT NULL REFERENCES cas (hash),
+    PRIMARY KEY (message_key, hash)
+) STRICT, WITHOUT ROWID;
+
+-- The messages that a revision itself appended, at their zero-based place in the whole history.
+CREATE TABLE revision_messages (
+    revision_id TEXT NOT NULL REFERENCES revisions (id),
+    position    INTEGER NOT NULL CHECK (position >= 0),
+    message_key INTEGER NOT NULL REFERENCES messages (key),
+    PRIMARY KEY (revision_id, position)
+) STRICT, WITHOUT ROWID;
+
+-- The revision for which a client adapter published the state with this digest.
+CREATE TABLE client_states (
+    conversation_id TEXT NOT NULL REFERENCES conversations (id),
+    digest          BLOB NOT NULL CHECK (length(digest) = 32),
+    revision_id     TEXT NOT NULL REFERENCES revisions (id),
+    PRIMARY KEY (conversation_id, digest)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE runs (
+    id                  TEXT NOT NULL PRIMARY KEY,
+    conversation_id     TEXT NOT NULL REFERENCES conversations (id),
+    kind                TEXT NOT NULL CHECK (kind IN ('main', 'subagent')),
+    subagent_kind       TEXT,
+    -- No foreign key: the parent may be known to the client only.
+    parent_run_id       TEXT,
+    parent_call_id      TEXT,
+    base_revision_id    TEXT NOT NULL REFERENCES revisions (id),
+    model_id            TEXT NOT NULL,
+    started_at_ms       INTEGER NOT NULL,
+    -- Zero-based index of the latest model call, written before its HTTP request; and how many were written.
+    provider_call_index INTEGER,
+    provider_calls      INTEGER NOT NULL DEFAULT 0,
+    -- NULL while the run goes on.
+    outcome             TEXT CHECK (outcome IN ('completed', 'cancelled', 'failed', 'interrupted')),
+    -- NULL for an interrupted run: nobody saw it end.
+    ended_at_ms         INTEGER,
+    superseded_by       TEXT REFERENCES runs (id),
+    failure_category    TEXT,
+    provider_fault      TEXT,
+    cause               TEXT,
+    -- Sums over the run's model calls; NULL where an endpoint did not report.
+    fresh_input_tokens  INTEGER,
+    cache_read_tokens   INTEGER,
+    cache_write_tokens  INTEGER,
+    output_tokens       INTEGER,
+    reasoning_tokens    INTEGER,
+    CHECK ((kind = 'subagent') = (subagent_kind IS NOT NULL)),
+    CHECK ((parent_run_id IS NULL) = (parent_call_id IS NULL)),
+    CHECK (outcome IS NOT NULL OR ended_at_ms IS NULL),
+    CHECK ((outcome = 'failed') = (failure_category IS NOT NULL)),
+    CHECK (provider_fault IS NULL OR failure_category = 'provider')
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX runs_of_conversation ON runs (conversation_id, started_at_ms);
+
+CREATE TABLE tool_rounds (
+    id                 TEXT NOT NULL PRIMARY KEY,
+    run_id             TEXT NOT NULL REFERENCES runs (id),
+    parent_revision_id TEXT NOT NULL REFERENCES revisions (id),
+    -- Versioned JSON, see store/row.rs.
+    said               TEXT NOT NULL,
+    call_count         INTEGER NOT NULL CHECK (call_count > 0),
+    started_at_ms      INTEGER NOT NULL,
+    state              TEXT NOT NULL CHECK (state IN ('open', 'settled', 'abandoned'))
+) STRICT, WITHOUT ROWID;
+
+-- A run waits for one round at a time.
+CREATE UNIQUE INDEX open_round_of_run ON tool_rounds (run_id) WHERE state = 'open';
+
+CREATE TABLE tool_calls (
+    round_id  TEXT NOT NULL REFERENCES tool_rounds (id),
+    position  INTEGER NOT NULL CHECK (position >= 0),
+    call_id   TEXT NOT NULL,
+    name      TEXT NOT NULL,
+    arguments TEXT NOT NULL,
+    PRIMARY KEY (round_id, position)
+) STRICT, WITHOUT ROWID;
+
+-- A call has a row here once its call/result pair is part of the history.
+CREATE TABLE tool_completions (
+    round_id       TEXT NOT NULL,
+    position       INTEGER NOT NULL,
+    -- Zero-based order of completion in the round.
+    completion_seq INTEGER NOT NULL CHECK (completion_seq >= 0),
+    revision_id    TEXT NOT NULL REFERENCES revisions (id),
+    PRIMARY KEY (round_id, position),
+    FOREIGN KEY (round_id, position) REFERENCES tool_calls (round_id, position)
+) STRICT, WITHOUT ROWID;

@@ -1,0 +1,234 @@
+//! Conversations: who owns them, where their head is, and which client states stand for which revision.
+//!
+//! Must never know: what a client state is made of, or how a run decides.
+
+use sqlx::SqliteConnection;
+
+use super::history_cache::History;
+use super::revisions::{self, Appended};
+use super::{Store, StoreError};
+use crate::model::{ConversationId, Message, RevisionId, RunId, StateDigest};
+
+/// A conversation as its owning run sees it in a transaction.
+pub(super) struct Owned {
+    pub(super) conversation: ConversationId,
+    pub(super) head: RevisionId,
+}
+
+impl Store {
+    /// The revision without messages. Makes the conversation if it is new.
+    pub async fn empty_revision(&self, conversation: &ConversationId) -> Result<RevisionId, StoreError> {
+        let empty = revisions::empty_id(conversation);
+        let known: bool = sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM conversations WHERE id = ?)")
+            .bind(conversation.as_str())
+            .fetch_one(&mut *self.read().await?)
+            .await
+            .map_err(StoreError::database("find a conversation"))?;
+        if !known {
+            let mut tx = self.write().await?;
+            create(&mut tx, conversation).await?;
+            tx.commit()
+                .await
+                .map_err(StoreError::database("commit a conversation"))?;
+        }
+        self.histories.insert(empty.clone(), History::default());
+        Ok(empty)
+    }
+
+    /// The revision recorded for this state of the conversation, if any.
+    pub async fn revision_of_state(
+        &self,
+        conversation: &ConversationId,
+        digest: StateDigest,
+    ) -> Result<Option<RevisionId>, StoreError> {
+        find_state(&mut *self.read().await?, conversation, digest).await
+    }
+
+    /// Records that this state stands for this revision. Recording it again does nothing.
+    ///
+    /// # Errors
+    /// [`StoreError::StateConflict`] where the state already stands for another revision.
+    pub async fn record_state(
+        &self,
+        conversation: &ConversationId,
+        digest: StateDigest,
+        revision: &RevisionId,
+    ) -> Result<(), StoreError> {
+        let mut tx = self.write().await?;
+        revisions::expect_in(&mut tx, conversation, revision).await?;
+        match find_state(&mut tx, conversation, digest).await? {
+            Some(recorded) if recorded == *revision => return Ok(()),
+            Some(recorded) => {
+                return Err(StoreError::StateConflict {
+                    conversation: conversation.clone(),
+                    digest: hex::encode(digest.0),
+                    recorded,
+                    given: revision.clone(),
+                });
+            }
+            None => {}
+        }
+        sqlx::query("INSERT INTO client_states (conversation_id, digest, revision_id) VALUES (?, ?, ?)")
+            .bind(conversation.as_str())
+            .bind(digest.0.as_slice())
+            .bind(revision.as_str())
+            .execute(&mut *tx)
+            .await
+            .map_err(StoreError::database("record a client state"))?;
+        tx.commit()
+            .await
+            .map_err(StoreError::database("commit a client state"))
+    }
+
+    /// Takes a client's own history over as a revision on top of the empty one. Makes the conversation if it
+    /// is new; moves no head; the same history again gives the same revision.
+    ///
+    /// # Errors
+    /// [`StoreError::MessageConflict`] where a message id exists with other content.
+    pub async fn import(
+        &self,
+        conversation: &ConversationId,
+        messages: &[Message],
+    ) -> Result<RevisionId, StoreError> {
+        let mut tx = self.write().await?;
+        let empty = create(&mut tx, conversation).await?;
+        let Appended { revision, messages } =
+            revisions::append(&mut tx, conversation, &empty, messages).await?;
+        tx.commit()
+            .await
+            .map_err(StoreError::database("commit an import"))?;
+        self.histories.insert(revision.clone(), messages.into());
+        Ok(revision)
+    }
+
+    /// Appends the messages that the head's history does not have yet, each exactly once, and moves the head.
+    /// Where nothing is new the head stays.
+    ///
+    /// # Errors
+    /// [`StoreError::NotOwner`] and [`StoreError::HeadMoved`]; [`StoreError::MessageConflict`] where a message
+    /// id exists with other content. Nothing is kept of a refused append.
+    pub async fn append(
+        &self,
+        run: &RunId,
+        expected_head: &RevisionId,
+        messages: &[Message],
+    ) -> Result<RevisionId, StoreError> {
+        let mut tx = self.write().await?;
+        let owned = owned_at(&mut tx, run, expected_head).await?;
+        let appended = advance(&mut tx, &owned, messages).await?;
+        tx.commit()
+            .await
+            .map_err(StoreError::database("commit messages"))?;
+        Ok(self.remember(&owned, appended))
+    }
+
+    /// Keeps the history of a head that has just been committed.
+    pub(super) fn remember(&self, owned: &Owned, appended: Appended) -> RevisionId {
+        if appended.revision != owned.head {
+            self.histories
+                .extend(&owned.head, &appended.revision, appended.messages);
+        }
+        appended.revision
+    }
+}
+
+/// Makes the conversation and its empty revision if they are not there.
+async fn create(
+    connection: &mut SqliteConnection,
+    conversation: &ConversationId,
+) -> Result<RevisionId, StoreError> {
+    let empty = revisions::empty_id(conversation);
+    sqlx::query("INSERT INTO conversations (id, head_revision_id) VALUES (?, ?) ON CONFLICT (id) DO NOTHING")
+        .bind(conversation.as_str())
+        .bind(empty.as_str())
+        .execute(&mut *connection)
+        .await
+        .map_err(StoreError::database("make a conversation"))?;
+    sqlx::query(
+        "INSERT INTO revisions (id, conversation_id, parent_id, message_count) VALUES (?, ?, NULL, 0)
+         ON CONFLICT (id) DO NOTHING",
+    )
+    .bind(empty.as_str())
+    .bind(conversation.as_str())
+    .execute(connection)
+    .await
+    .map_err(StoreError::database("make the empty revision"))?;
+    Ok(empty)
+}
+
+/// The run's conversation, if the run still owns it.
+pub(super) async fn owned(connection: &mut SqliteConnection, run: &RunId) -> Result<Owned, StoreError> {
+    let found: Option<(String, String, Option<String>)> = sqlx::query_as(
+        "SELECT conversations.id, conversations.head_revision_id, conversations.active_run_id
+         FROM runs JOIN conversations ON conversations.id = runs.conversation_id WHERE runs.id = ?",
+    )
+    .bind(run.as_str())
+    .fetch_optional(connection)
+    .await
+    .map_err(StoreError::database("find a run's conversation"))?;
+    let Some((conversation, head, owner)) = found else {
+        return Err(StoreError::UnknownRun(run.clone()));
+    };
+    let conversation = ConversationId::new(conversation);
+    if owner.as_deref() != Some(run.as_str()) {
+        return Err(StoreError::NotOwner {
+            run: run.clone(),
+            conversation,
+            owner: owner.map(RunId::new),
+        });
+    }
+    Ok(Owned {
+        conversation,
+        head: RevisionId::new(head),
+    })
+}
+
+/// The run's conversation, if the run still owns it and nothing was appended since.
+pub(super) async fn owned_at(
+    connection: &mut SqliteConnection,
+    run: &RunId,
+    expected_head: &RevisionId,
+) -> Result<Owned, StoreError> {
+    let owned = owned(connection, run).await?;
+    if owned.head != *expected_head {
+        return Err(StoreError::HeadMoved {
+            conversation: owned.conversation,
+            expected: expected_head.clone(),
+            head: owned.head,
+        });
+    }
+    Ok(owned)
+}
+
+/// Appends to the head and moves it.
+pub(super) async fn advance(
+    connection: &mut SqliteConnection,
+    owned: &Owned,
+    messages: &[Message],
+) -> Result<Appended, StoreError> {
+    let appended = revisions::append(connection, &owned.conversation, &owned.head, messages).await?;
+    if appended.revision != owned.head {
+        sqlx::query("UPDATE conversations SET head_revision_id = ? WHERE id = ?")
+            .bind(appended.revision.as_str())
+            .bind(owned.conversation.as_str())
+            .execute(connection)
+            .await
+            .map_err(StoreError::database("move a head"))?;
+    }
+    Ok(appended)
+}
+
+async fn find_state(
+    connection: &mut SqliteConnection,
+    conversation: &ConversationId,
+    digest: StateDigest,
+) -> Result<Option<RevisionId>, StoreError> {
+    let found: Option<String> =
+        sqlx::query_scalar("SELECT revision_id FROM client_states WHERE conversation_id = ? AND digest = ?")
+            .bind(conversation.as_str())
+            .bind(digest.0.as_slice())
+            .fetch_optional(connection)
+            .await
+            .map_err(StoreError::database("find a client state"))?;
+    Ok(found.map(RevisionId::new))
+}

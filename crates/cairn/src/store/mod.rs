@@ -1,0 +1,25 @@
+//! The durable facts: messages, revisions, conversations, runs, tool rounds, client states and a cas.
+//!
+//! Owns the SQLite database and every rule that must hold across a crash: messages are immutable, a revision
+//! adds to its parent and copies nothing, one run owns a conversation, and each fact is one transaction that
+//! is on disk before the call returns. Must never know: a client's or a provider's type, or how a run decides.
+//!
+//! A dropped future leaves a fact either whole or absent; nothing needs to be undone.
+
+mod cas;
+mod conversations;
+mod error;
+mod history_cache;
+mod messages;
+mod revisions;
+mod row;
+mod runs;
+mod sqlite;
+mod tool_rounds;
+
+pub use cas::BlobHash;
+pub use error::StoreError;
+pub use history_cache::History;
+pub use runs::{BegunRun, RecordedFailure, RecordedOutcome, RunRecord, RunRecordEnd};
+pub use sqlite::Store;
+pub use tool_rounds::CommittedResult;

@@ -1,0 +1,253 @@
+//! Tool rounds: the calls of one assistant message, and their completion one by one.
+//!
+//! Owns the transaction in which a call/result pair, its completion order and its revision become one fact.
+//! Must never know: what a tool does, or who executes it.
+
+use std::collections::HashSet;
+
+use sqlx::SqliteConnection;
+
+use super::error::column;
+use super::row::{self, AssistantRow};
+use super::{Store, StoreError, conversations};
+use crate::model::{
+    Assistant, CallId, Message, MessageBody, MessageId, RevisionId, RunId, ToolCall, ToolResult, ToolRound,
+    ToolRoundId,
+};
+
+const TABLE: &str = "tool_rounds";
+
+/// What a committed tool result came to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CommittedResult {
+    /// The new head, whose history ends with the call and its result.
+    pub revision: RevisionId,
+    /// Whether all calls of the round have their results now.
+    pub settled: bool,
+}
+
+impl Store {
+    /// Makes the round durable. The history does not change: calls enter it with their results.
+    ///
+    /// # Errors
+    /// [`StoreError::NotOwner`] and [`StoreError::HeadMoved`]; [`StoreError::RoundConflict`] where the id is
+    /// taken or the run has an open round; [`StoreError::MalformedRound`] for no calls or a repeated call id.
+    pub async fn begin_tool_round(&self, round: &ToolRound) -> Result<(), StoreError> {
+        let mut ids = HashSet::new();
+        if round.calls.is_empty() || !round.calls.iter().all(|call| ids.insert(&call.id)) {
+            return Err(StoreError::MalformedRound(round.id.clone()));
+        }
+        let mut tx = self.write().await?;
+        conversations::owned_at(&mut tx, &round.run, &round.parent).await?;
+        let said = row::encode(TABLE, round.id.as_str(), &AssistantRow::of(&round.said))?;
+        let inserted = sqlx::query(
+            "INSERT INTO tool_rounds (id, run_id, parent_revision_id, said, call_count, started_at_ms, state)
+             VALUES (?, ?, ?, ?, ?, ?, 'open') ON CONFLICT DO NOTHING",
+        )
+        .bind(round.id.as_str())
+        .bind(round.run.as_str())
+        .bind(round.parent.as_str())
+        .bind(said)
+        .bind(round.calls.len() as i64)
+        .bind(column("a start time", round.started_at_ms)?)
+        .execute(&mut *tx)
+        .await
+        .map_err(StoreError::database("store a tool round"))?
+        .rows_affected();
+        if inserted == 0 {
+            return Err(StoreError::RoundConflict(round.id.clone()));
+        }
+        for (call, position) in round.calls.iter().zip(0_i64..) {
+            sqlx::query(
+                "INSERT INTO tool_calls (round_id, position, call_id, name, arguments) VALUES (?, ?, ?, ?, ?)",
+            )
+            .bind(round.id.as_str())
+            .bind(position)
+            .bind(call.id.as_str())
+            .bind(&*call.name)
+            .bind(&*call.arguments)
+            .execute(&mut *tx)
+            .await
+            .map_err(StoreError::database("store a tool call"))?;
+        }
+        tx.commit()
+            .await
+            .map_err(StoreError::database("commit a tool round"))
+    }
+
+    /// Appends the call and its result to the history as neighbours, in the order in which results are
+    /// committed, and moves the head. The round's first pair also carries what the assistant said; its last
+    /// one settles it.
+    ///
+    /// # Errors
+    /// [`StoreError::NotOwner`] and [`StoreError::HeadMoved`]; [`StoreError::UnknownRound`],
+    /// [`StoreError::RoundClosed`], [`StoreError::UnknownCall`] and [`StoreError::RepeatedResult`]. Nothing is
+    /// kept of a refused result.
+    pub async fn commit_tool_result(
+        &self,
+        run: &RunId,
+        expected_head: &RevisionId,
+        round: &ToolRoundId,
+        result: &ToolResult,
+    ) -> Result<CommittedResult, StoreError> {
+        let mut tx = self.write().await?;
+        let owned = conversations::owned_at(&mut tx, run, expected_head).await?;
+        let open = OpenRound::find(&mut tx, run, round).await?;
+        let (position, call) = open_call(&mut tx, round, &result.call).await?;
+        let said = if open.completed == 0 {
+            Some(open.said(round)?)
+        } else {
+            None
+        };
+        let pair = pair(round, position, call, open.call_count, said, result)
+            .ok_or_else(|| StoreError::damaged(TABLE, round.as_str(), "a call has no valid place"))?;
+        let appended = conversations::advance(&mut tx, &owned, &pair).await?;
+        sqlx::query(
+            "INSERT INTO tool_completions (round_id, position, completion_seq, revision_id) VALUES (?, ?, ?, ?)",
+        )
+        .bind(round.as_str())
+        .bind(position)
+        .bind(open.completed)
+        .bind(appended.revision.as_str())
+        .execute(&mut *tx)
+        .await
+        .map_err(StoreError::database("record a completion"))?;
+        let settled = open.completed + 1 == open.call_count;
+        if settled {
+            sqlx::query("UPDATE tool_rounds SET state = 'settled' WHERE id = ?")
+                .bind(round.as_str())
+                .execute(&mut *tx)
+                .await
+                .map_err(StoreError::database("settle a tool round"))?;
+        }
+        tx.commit()
+            .await
+            .map_err(StoreError::database("commit a tool result"))?;
+        let revision = self.remember(&owned, appended);
+        Ok(CommittedResult { revision, settled })
+    }
+}
+
+/// Closes the round that the run waits for, if there is one. Its committed results stay.
+pub(super) async fn abandon_open(connection: &mut SqliteConnection, run: &RunId) -> Result<(), StoreError> {
+    sqlx::query("UPDATE tool_rounds SET state = 'abandoned' WHERE run_id = ? AND state = 'open'")
+        .bind(run.as_str())
+        .execute(connection)
+        .await
+        .map_err(StoreError::database("abandon a tool round"))?;
+    Ok(())
+}
+
+/// A round that waits for results.
+struct OpenRound {
+    said: String,
+    call_count: i64,
+    completed: i64,
+}
+
+impl OpenRound {
+    async fn find(
+        connection: &mut SqliteConnection,
+        run: &RunId,
+        round: &ToolRoundId,
+    ) -> Result<Self, StoreError> {
+        let found: Option<(String, i64, String, i64)> = sqlx::query_as(
+            "SELECT said, call_count, state,
+                    (SELECT count(*) FROM tool_completions WHERE round_id = tool_rounds.id)
+             FROM tool_rounds WHERE id = ? AND run_id = ?",
+        )
+        .bind(round.as_str())
+        .bind(run.as_str())
+        .fetch_optional(connection)
+        .await
+        .map_err(StoreError::database("find a tool round"))?;
+        match found {
+            None => Err(StoreError::UnknownRound {
+                run: run.clone(),
+                round: round.clone(),
+            }),
+            Some((said, call_count, state, completed)) if state == "open" => Ok(Self {
+                said,
+                call_count,
+                completed,
+            }),
+            Some((_, _, state, _)) => Err(StoreError::RoundClosed {
+                round: round.clone(),
+                state,
+            }),
+        }
+    }
+
+    fn said(&self, round: &ToolRoundId) -> Result<Assistant, StoreError> {
+        let said: AssistantRow = row::decode(TABLE, round.as_str(), &self.said)?;
+        Ok(said.into_assistant())
+    }
+}
+
+/// The place and the call of the round that has this id and no result yet.
+async fn open_call(
+    connection: &mut SqliteConnection,
+    round: &ToolRoundId,
+    call: &CallId,
+) -> Result<(i64, ToolCall), StoreError> {
+    let found: Option<(i64, String, String, bool)> = sqlx::query_as(
+        "SELECT position, name, arguments,
+                EXISTS (SELECT 1 FROM tool_completions AS done
+                        WHERE done.round_id = tool_calls.round_id AND done.position = tool_calls.position)
+         FROM tool_calls WHERE round_id = ? AND call_id = ?",
+    )
+    .bind(round.as_str())
+    .bind(call.as_str())
+    .fetch_optional(connection)
+    .await
+    .map_err(StoreError::database("find a tool call"))?;
+    match found {
+        None => Err(StoreError::UnknownCall {
+            round: round.clone(),
+            call: call.clone(),
+        }),
+        Some((.., true)) => Err(StoreError::RepeatedResult {
+            round: round.clone(),
+            call: call.clone(),
+        }),
+        Some((position, name, arguments, false)) => Ok((
+            position,
+            ToolCall {
+                id: call.clone(),
+                name: name.into(),
+                arguments: arguments.into(),
+            },
+        )),
+    }
+}
+
+/// The two messages of a completed call. `None` where a number of the row is out of its range.
+fn pair(
+    round: &ToolRoundId,
+    position: i64,
+    call: ToolCall,
+    call_count: i64,
+    said: Option<Assistant>,
+    result: &ToolResult,
+) -> Option<[Message; 2]> {
+    let index = usize::try_from(position).ok()?;
+    Some([
+        Message {
+            id: MessageId::tool_call(round, index),
+            body: MessageBody::ToolCall {
+                round: round.clone(),
+                index,
+                call,
+                batch_size: usize::try_from(call_count).ok()?,
+                said,
+            },
+        },
+        Message {
+            id: MessageId::tool_result(round, index),
+            body: MessageBody::ToolResult {
+                round: round.clone(),
+                result: result.clone(),
+            },
+        },
+    ])
+}
