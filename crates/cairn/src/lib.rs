@@ -2,8 +2,11 @@
 //!
 //! The crate's rooms and what each must never know are in `ARCHITECTURE.md`.
 
+pub mod app;
 pub mod client;
 pub mod config;
 pub mod cursor;
+pub mod guard;
 pub mod model;
 pub mod provider;
+pub mod server;
