@@ -2,10 +2,14 @@
 //!
 //! The crate's rooms and what each must never know are in `ARCHITECTURE.md`.
 
+pub mod app;
 pub mod client;
 pub mod clock;
 pub mod config;
 pub mod cursor;
+pub mod guard;
 pub mod model;
 pub mod provider;
+pub mod run;
+pub mod server;
 pub mod store;

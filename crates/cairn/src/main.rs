@@ -1,2 +1,183 @@
-//! The `cairn` command.
-fn main() {}
+//! The `cairn` command: reads the command line, sets up logging, runs the server until it is told to stop.
+
+use std::io::{self, Write as _};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use cairn::app::App;
+use cairn::config::{self, Flags};
+use cairn::cursor::connect::{ConnectCode, ConnectError};
+use cairn::cursor::handlers::RunStarter;
+use cairn::cursor::sessions::SessionLimits;
+use clap::{Args, Parser, Subcommand};
+use secrecy::ExposeSecret as _;
+use tokio_util::sync::CancellationToken;
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{EnvFilter, Layer as _, filter};
+
+/// An append-only agent server for your own model keys.
+#[derive(Parser)]
+#[command(version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Serve clients until Ctrl-C.
+    Serve(ConfigFlags),
+    /// Print the key that clients present as their API key.
+    Key(ConfigFlags),
+}
+
+#[derive(Args)]
+struct ConfigFlags {
+    /// The configuration file [env: CAIRN_CONFIG]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Where to listen, such as 127.0.0.1:7437; port 0 picks a free one [env: CAIRN_LISTEN]
+    #[arg(long, value_name = "ADDR")]
+    listen: Option<String>,
+    /// Where the database and the client key live [env: CAIRN_DATA_DIR]
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<PathBuf>,
+}
+
+impl From<ConfigFlags> for Flags {
+    fn from(flags: ConfigFlags) -> Self {
+        let ConfigFlags {
+            config,
+            listen,
+            data_dir,
+        } = flags;
+        Self {
+            config,
+            listen,
+            data_dir,
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    let outcome = match Cli::parse().command {
+        Command::Serve(flags) => serve(&flags.into()),
+        Command::Key(flags) => print_key(&flags.into()),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("cairn: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+type Outcome = Result<(), Box<dyn std::error::Error>>;
+
+fn environment(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+fn print_key(flags: &Flags) -> Outcome {
+    let key = config::load_client_key(flags, &environment)?;
+    writeln!(io::stdout(), "{}", key.expose_secret())?;
+    Ok(())
+}
+
+#[tokio::main]
+async fn serve(flags: &Flags) -> Outcome {
+    log_to_stderr()?;
+    let loaded = config::load(flags, &environment)?;
+    let shutdown = CancellationToken::new();
+    let app = App::bind(
+        &loaded.config,
+        SessionLimits::default(),
+        run_starter(),
+        shutdown.clone(),
+    )
+    .await?;
+    let address = app.address();
+    if !address.ip().is_loopback() {
+        tracing::warn!(%address, "this address is open to other machines; the client key is all that protects it");
+    }
+    if let Some(path) = loaded.new_client_key {
+        eprintln!(
+            "a client key was made and saved in {}; `cairn key` prints it. Clients present it as their API key, with \
+             CURSOR_BACKEND_URL=http://{address}",
+            path.display()
+        );
+    }
+    stop_on_signal(shutdown)?;
+    let mut stdout = io::stdout();
+    writeln!(stdout, "listening on http://{address}")?;
+    stdout.flush()?;
+    app.serve().await;
+    Ok(())
+}
+
+/// The run core is not part of this build yet: each run ends with an error that says so.
+fn run_starter() -> RunStarter {
+    Arc::new(|io| {
+        io.output.finish(Err(ConnectError::new(
+            ConnectCode::Unimplemented,
+            "this build of cairn cannot run agents yet",
+        )));
+    })
+}
+
+/// cairn's own events by `CAIRN_LOG`. Those of libraries never below "info": what they print further down is not
+/// known to be free of keys and prompts.
+fn log_to_stderr() -> Outcome {
+    let chosen = EnvFilter::builder()
+        .with_default_directive(LevelFilter::INFO.into())
+        .with_env_var("CAIRN_LOG")
+        .from_env()
+        .map_err(|_| "CAIRN_LOG: must be a level or filter such as info or cairn=debug")?;
+    let safe = filter::filter_fn(|event| {
+        let target = event.target();
+        target == "cairn" || target.starts_with("cairn::") || *event.level() <= tracing::Level::INFO
+    });
+    let lines = tracing_subscriber::fmt::layer()
+        .with_writer(io::stderr)
+        .with_filter(chosen)
+        .with_filter(safe);
+    tracing_subscriber::registry().with(lines).try_init()?;
+    Ok(())
+}
+
+/// The first signal lets open streams end; a second one does not wait for them.
+#[cfg(unix)]
+fn stop_on_signal(shutdown: CancellationToken) -> io::Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    tokio::spawn(async move {
+        let mut wait = async || {
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            }
+        };
+        wait().await;
+        tracing::info!("stopping; open runs are ended");
+        shutdown.cancel();
+        wait().await;
+        std::process::exit(1);
+    });
+    Ok(())
+}
+
+/// Ctrl-C lets open streams end.
+#[cfg(not(unix))]
+fn stop_on_signal(shutdown: CancellationToken) -> io::Result<()> {
+    tokio::spawn(async move {
+        if tokio::signal::ctrl_c().await.is_ok() {
+            shutdown.cancel();
+        }
+    });
+    Ok(())
+}

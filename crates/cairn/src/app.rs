@@ -1,0 +1,98 @@
+//! Puts the server together: a configuration becomes a bound, guarded server of the Cursor wire.
+//!
+//! Owns start and shutdown. Must never know: what any part does inside.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::middleware::from_fn_with_state;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::Config;
+use crate::cursor::handlers::{CursorServer, RunStarter, router};
+use crate::cursor::keys::ClientKeys;
+use crate::cursor::proxy::{Upstream, UpstreamError};
+use crate::cursor::services::ListedModel;
+use crate::cursor::sessions::{SessionLimits, SessionRegistry};
+use crate::guard::{Guard, refuse_strangers};
+use crate::server;
+
+/// How long open streams may take to end after a stop was asked for.
+pub const SHUTDOWN_GRACE: Duration = Duration::from_secs(10);
+
+/// Why the server does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The address cannot be listened on.
+    #[error("listen: {address} cannot be listened on: {cause}; choose another address or stop what uses it")]
+    Listen {
+        /// The configured address.
+        address: SocketAddr,
+        /// The system's error.
+        cause: io::Error,
+    },
+    /// The upstream cannot be used.
+    #[error("upstream: {0}")]
+    Upstream(#[from] UpstreamError),
+}
+
+/// A server that is bound and not yet serving.
+#[derive(Debug)]
+pub struct App {
+    listener: TcpListener,
+    address: SocketAddr,
+    router: Router,
+    shutdown: CancellationToken,
+}
+
+impl App {
+    /// Binds the server. `starter` gets each run that a client opens; cancelling `shutdown` stops everything.
+    ///
+    /// # Errors
+    /// See [`StartError`].
+    pub async fn bind(
+        config: &Config,
+        limits: SessionLimits,
+        starter: RunStarter,
+        shutdown: CancellationToken,
+    ) -> Result<Self, StartError> {
+        let listen_error = |cause| StartError::Listen {
+            address: config.listen,
+            cause,
+        };
+        let upstream = config.upstream.as_ref().map(Upstream::new).transpose()?;
+        let listener = TcpListener::bind(config.listen).await.map_err(listen_error)?;
+        let address = listener.local_addr().map_err(listen_error)?;
+        let cursor = Arc::new(CursorServer {
+            keys: ClientKeys::new(&config.client_key),
+            models: config.models.iter().map(ListedModel::from).collect(),
+            sessions: SessionRegistry::new(limits, shutdown.clone()),
+            starter,
+            upstream,
+        });
+        let guard = Arc::new(Guard::new(address));
+        Ok(Self {
+            listener,
+            address,
+            // Around everything, unmatched routes included.
+            router: router(cursor).layer(from_fn_with_state(guard, refuse_strangers)),
+            shutdown,
+        })
+    }
+
+    /// The address that clients connect to; its port is never 0.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Serves until the shutdown token is cancelled and open streams have ended, or [`SHUTDOWN_GRACE`] has passed.
+    pub async fn serve(self) {
+        if !server::serve(self.listener, self.router, self.shutdown, SHUTDOWN_GRACE).await {
+            tracing::warn!("some streams did not end in time and were cut");
+        }
+    }
+}
