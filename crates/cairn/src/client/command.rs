@@ -2,7 +2,7 @@
 //!
 //! Must never know: wire ids; the adapter has turned them into call ids before.
 
-use crate::model::{Message, ToolResult};
+use crate::model::{Message, RunFailure, ToolResult};
 
 /// What a client says to a run.
 #[derive(Clone, Debug)]
@@ -11,8 +11,8 @@ pub enum ClientCommand {
     ToolResult(ToolResult),
     /// Something happened that the model shall see after what it has seen so far; appended exactly once.
     RuntimeEvent(Message),
-    /// The client is gone or has failed; the run ends with a client failure of this cause.
-    ClientClosed(String),
+    /// The client is gone or has broken its protocol; the run ends with this failure.
+    ClientClosed(RunFailure),
     /// The person stopped the run.
     Cancel,
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use crate::model::{CallId, RevisionId, RunOutcome, ToolResult, ToolRound, Usage};
+use crate::model::{CallId, HistoryItem, RevisionId, RunFailure, RunOutcome, ToolResult, ToolRound, Usage};
 
 /// What a run says to its client.
 #[derive(Debug)]
@@ -48,6 +48,8 @@ pub enum ClientEvent {
     },
     /// What the provider reported for the model call that just completed.
     Usage(Usage),
+    /// Something that the person should read and the model never sees.
+    Notice(Arc<str>),
     /// The model finished with these calls and they are durable: execute them.
     ExecuteToolRound(Arc<ToolRound>),
     /// A state of the conversation is durable.
@@ -56,6 +58,9 @@ pub enum ClientEvent {
         revision: RevisionId,
         /// What happened.
         cause: StateCause,
+        /// What the model's view of the conversation grew by since the last state that carried a barrier.
+        /// Empty while a tool round is open: an open round is not part of that view.
+        appended: Vec<Arc<HistoryItem>>,
         /// Present where the run waits until the client holds this very state.
         barrier: Option<Barrier>,
     },
@@ -84,11 +89,11 @@ pub enum StateCause {
 ///
 /// Dropping it unused fails the run: a state that nobody confirmed is not confirmed.
 #[derive(Debug)]
-pub struct Barrier(oneshot::Sender<Result<(), String>>);
+pub struct Barrier(oneshot::Sender<Result<(), RunFailure>>);
 
 /// The run's side of a barrier.
 #[derive(Debug)]
-pub struct BarrierWait(oneshot::Receiver<Result<(), String>>);
+pub struct BarrierWait(oneshot::Receiver<Result<(), RunFailure>>);
 
 /// Makes the two sides of a barrier.
 pub fn barrier() -> (Barrier, BarrierWait) {
@@ -103,17 +108,22 @@ impl Barrier {
         let _ = self.0.send(Ok(()));
     }
 
-    /// The client could not take the state; the run fails with this cause.
-    pub fn fail(self, cause: impl Into<String>) {
-        let _ = self.0.send(Err(cause.into()));
+    /// The client could not take the state; the run fails with this failure.
+    pub fn fail(self, failure: RunFailure) {
+        let _ = self.0.send(Err(failure));
     }
 }
 
 impl BarrierWait {
-    /// Waits until the client holds the state. The error is the cause for the person.
-    pub async fn released(self) -> Result<(), String> {
-        self.0
-            .await
-            .unwrap_or_else(|_| Err("the client dropped a state that it had to confirm".to_owned()))
+    /// Waits until the client holds the state.
+    ///
+    /// # Errors
+    /// Why it does not.
+    pub async fn released(self) -> Result<(), RunFailure> {
+        self.0.await.unwrap_or_else(|_| {
+            Err(RunFailure::Client(
+                "the client dropped a state that it had to confirm".to_owned(),
+            ))
+        })
     }
 }

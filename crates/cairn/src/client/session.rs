@@ -1,4 +1,5 @@
-//! The two ends of a run's channels. Bounded: a client that stops reading stops its run, not the process.
+//! The two ends of a run's channels. Events are bounded: a client that stops reading stops its run, not the process.
+//! Commands are not: a run takes them whatever it waits for, and a client has at most one for each call and event.
 //!
 //! Must never know: how many clients there are, or what they are.
 
@@ -9,8 +10,6 @@ use super::{ClientCommand, ClientEvent};
 
 /// Events that may wait for a client before the run waits for it.
 const EVENT_CAPACITY: usize = 256;
-/// Commands that may wait for a run before the client waits for it.
-const COMMAND_CAPACITY: usize = 256;
 
 /// The client's end.
 #[derive(Debug)]
@@ -18,7 +17,7 @@ pub struct ClientHandle {
     /// What the run says, in order.
     pub events: mpsc::Receiver<ClientEvent>,
     /// What the client says.
-    pub commands: mpsc::Sender<ClientCommand>,
+    pub commands: mpsc::UnboundedSender<ClientCommand>,
     /// Stops the run at once, whatever it waits for.
     pub cancel: CancellationToken,
 }
@@ -29,7 +28,7 @@ pub struct RunHandle {
     /// What the run says, in order.
     pub events: mpsc::Sender<ClientEvent>,
     /// What the client says.
-    pub commands: mpsc::Receiver<ClientCommand>,
+    pub commands: mpsc::UnboundedReceiver<ClientCommand>,
     /// Stops the run at once, whatever it waits for.
     pub cancel: CancellationToken,
 }
@@ -37,7 +36,11 @@ pub struct RunHandle {
 /// Makes the two ends of a run's channels.
 pub fn session() -> (ClientHandle, RunHandle) {
     let (event_sender, event_receiver) = mpsc::channel(EVENT_CAPACITY);
-    let (command_sender, command_receiver) = mpsc::channel(COMMAND_CAPACITY);
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "a client has at most one command for each call and event, and must not wait for a run that waits for it"
+    )]
+    let (command_sender, command_receiver) = mpsc::unbounded_channel();
     let cancel = CancellationToken::new();
     (
         ClientHandle {

@@ -71,9 +71,19 @@ impl ToolRoundId {
     pub fn of_call(run: &RunId, provider_call_index: u32) -> Self {
         Self::new(format!("{run}/round/{provider_call_index}"))
     }
+
+    /// The round that the run took over from its client's state before its first provider call.
+    pub fn restored(run: &RunId) -> Self {
+        Self::new(format!("{run}/round/restored"))
+    }
 }
 
 impl MessageId {
+    /// The answer that the run took over from its client's state before its first provider call.
+    pub fn restored(run: &RunId) -> Self {
+        Self::new(format!("{run}/assistant/restored"))
+    }
+
     /// The assistant message that the run's provider call with this zero-based index produced.
     pub fn assistant(run: &RunId, provider_call_index: u32) -> Self {
         Self::new(format!("{run}/assistant/{provider_call_index}"))

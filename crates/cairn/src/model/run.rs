@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::{
     Assistant, ConversationId, Message, ModelSpec, ParentCall, PromptSpec, RevisionId, RunFailure, RunId,
-    ToolCall, ToolRoundId,
+    ToolCall,
 };
 
 /// Everything that a run needs, decided before it starts and fixed until it ends.
@@ -47,28 +47,28 @@ pub enum RunKind {
 pub enum RunAction {
     /// Append these messages, each exactly once, and go on.
     Start {
-        /// A round that the base history left open. Its calls are answered as interrupted before the messages.
-        interrupted: Option<PendingRound>,
+        /// An assistant message that the client's state holds as not yet settled. An answer is appended as it is;
+        /// the calls of a round are answered as interrupted. Either stands before the messages.
+        interrupted: Option<PendingAssistant>,
         /// The new messages in order.
         messages: Vec<Message>,
     },
     /// Go on from the base revision without a new message.
     Resume {
-        /// A round that the base history left open. Its tools run before the model is called again.
-        pending: Option<PendingRound>,
+        /// An assistant message that the client's state holds as not yet settled. The tools of a round run before
+        /// the model is called again; an answer is appended and ends the run.
+        pending: Option<PendingAssistant>,
     },
 }
 
-/// A tool round that a client's state holds as not yet settled.
+/// A whole assistant message that a client's state holds as not yet settled.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct PendingRound {
-    /// The round, named by the adapter from the state that held it.
-    pub id: ToolRoundId,
+pub struct PendingAssistant {
     /// What the assistant said with the calls.
     pub said: Assistant,
-    /// The calls in the model's order.
+    /// The calls in the model's order; empty for an answer.
     pub calls: Vec<ToolCall>,
-    /// When the round was first created, in milliseconds since the Unix epoch.
+    /// When it was first staged, in milliseconds since the Unix epoch.
     pub started_at_ms: u64,
 }
 

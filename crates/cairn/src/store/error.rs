@@ -4,7 +4,7 @@
 
 use std::path::PathBuf;
 
-use crate::model::{CallId, ConversationId, MessageId, RevisionId, RunId, ToolRoundId};
+use crate::model::{CallId, ConversationId, MessageId, RevisionId, RunFailure, RunId, ToolRoundId};
 
 /// Why the store refused or failed. The refusals that a run meets in normal life are
 /// [`NotOwner`](Self::NotOwner) and [`HeadMoved`](Self::HeadMoved); everything else is a fault.
@@ -198,4 +198,10 @@ impl StoreError {
 /// A number for a column: SQLite holds signed 64-bit integers.
 pub(super) fn column(what: &'static str, value: u64) -> Result<i64, StoreError> {
     i64::try_from(value).map_err(|_| StoreError::OutOfRange { what, value })
+}
+
+impl From<StoreError> for RunFailure {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error.to_string())
+    }
 }

@@ -1,0 +1,104 @@
+//! One run from its registration to its single outcome.
+//!
+//! Owns the order: register, take ownership in the store, run the loop, record the end, tell the client, release.
+//! Must never know: what the client does with the outcome.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use tokio::task::JoinHandle;
+use tracing::Instrument;
+
+use super::engine::Engine;
+use super::lifecycle::Halt;
+use super::registry::RunRegistry;
+use crate::client::{ClientEvent, ClientHandle, RunHandle, session};
+use crate::clock;
+use crate::model::{PreparedRun, RunFailure, RunOutcome, Usage};
+use crate::provider::Provider;
+use crate::store::{RunRecordEnd, Store};
+
+/// What every run of the process shares.
+#[derive(Clone, Debug)]
+pub struct RunServices {
+    /// The durable facts.
+    pub store: Arc<Store>,
+    /// Which run is active where.
+    pub registry: RunRegistry,
+}
+
+/// Starts a run. Its events end with exactly one [`ClientEvent::Ended`], whatever happens.
+///
+/// The returned task ends after that event; it never panics.
+pub fn start(
+    services: RunServices,
+    provider: Arc<dyn Provider>,
+    run: PreparedRun,
+) -> (ClientHandle, JoinHandle<()>) {
+    let (client, port) = session();
+    services
+        .registry
+        .register(&run.conversation, &run.id, &port.cancel);
+    let span = tracing::info_span!("run", run = %run.id, conversation = %run.conversation, model = %run.model.model_id);
+    let task = tokio::spawn(live(services, provider, run, port).instrument(span));
+    (client, task)
+}
+
+async fn live(services: RunServices, provider: Arc<dyn Provider>, run: PreparedRun, mut port: RunHandle) {
+    let (outcome, usage) = match services.store.begin_run(&run, clock::unix_ms()).await {
+        Err(error) => (RunOutcome::Failed(error.into()), None),
+        Ok(begun) => {
+            tracing::info!(
+                superseded = begun.superseded.as_ref().map(tracing::field::display),
+                "run started"
+            );
+            let (outcome, usage) = drive(services.store.as_ref(), provider.as_ref(), &run, &mut port).await;
+            let end = RunRecordEnd {
+                outcome: &outcome,
+                usage,
+                ended_at_ms: clock::unix_ms(),
+            };
+            match services.store.end_run(&run.id, &end).await {
+                Ok(()) => (outcome, usage),
+                // A run whose end could not be recorded did not complete.
+                Err(error) if outcome == RunOutcome::Completed => (RunOutcome::Failed(error.into()), usage),
+                Err(error) => {
+                    tracing::error!(%error, "the end of the run could not be recorded");
+                    (outcome, usage)
+                }
+            }
+        }
+    };
+    match &outcome {
+        RunOutcome::Completed => tracing::info!(?usage, "run completed"),
+        RunOutcome::Cancelled => tracing::info!(?usage, "run cancelled"),
+        RunOutcome::Failed(failure) => {
+            tracing::warn!(category = failure.kind().as_str(), cause = %failure, "run failed");
+        }
+    }
+    // The client may be gone; the outcome is recorded either way.
+    let _ = port.events.send(ClientEvent::Ended(outcome)).await;
+    services.registry.release(&run.conversation, &run.id);
+}
+
+async fn drive(
+    store: &Store,
+    provider: &dyn Provider,
+    run: &PreparedRun,
+    port: &mut RunHandle,
+) -> (RunOutcome, Option<Usage>) {
+    let mut engine = Engine::new(store, provider, run, port);
+    // A defect of ours must still end the run once, with a record and an end frame.
+    let result = AssertUnwindSafe(engine.run()).catch_unwind().await;
+    let usage = engine.total_usage();
+    let outcome = match result {
+        Ok(Ok(())) => RunOutcome::Completed,
+        Ok(Err(Halt::Cancelled)) => RunOutcome::Cancelled,
+        Ok(Err(Halt::Failed(failure))) => RunOutcome::Failed(failure),
+        Err(_) => RunOutcome::Failed(RunFailure::Store(
+            "cairn stopped this run because of a defect of its own; its log names the place".to_owned(),
+        )),
+    };
+    (outcome, usage)
+}

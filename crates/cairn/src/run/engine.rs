@@ -1,0 +1,408 @@
+//! The loop: call the model, commit, run the tools, commit, wait for the client's barrier, again.
+//!
+//! Must never know: a client's words, a tool's name, an endpoint, or SQL.
+
+use std::collections::{HashSet, VecDeque};
+use std::sync::Arc;
+
+use futures_util::StreamExt;
+
+use super::lifecycle::{Halt, Lifecycle, RunState};
+use super::model_cycle::{ModelCycle, ModelOutput};
+use super::tool_round::OpenToolRound;
+use crate::client::{ClientCommand, ClientEvent, RunHandle, StateCause, barrier};
+use crate::clock;
+use crate::model::{
+    CallId, HistoryItem, Message, MessageBody, MessageId, ModelRequest, PendingAssistant, PreparedRun,
+    ProviderFailure, RevisionId, RunAction, RunFailure, ToolResult, ToolRound, ToolRoundId, Usage, project,
+};
+use crate::provider::{ModelInvocation, Provider};
+use crate::store::Store;
+
+/// What the model reads as the result of a call that the person stopped by going on.
+const INTERRUPTED: &str =
+    "The user interrupted this call. It may have run in part or in full; its outcome is unknown.";
+
+/// The single writer of one run.
+pub(super) struct Engine<'a> {
+    store: &'a Store,
+    provider: &'a dyn Provider,
+    run: &'a PreparedRun,
+    port: &'a mut RunHandle,
+    lifecycle: Lifecycle,
+    head: RevisionId,
+    history: Vec<Arc<HistoryItem>>,
+    /// History items that the client was not yet told of in a state with a barrier.
+    unannounced: usize,
+    provider_call_index: u32,
+    usage: Vec<Option<Usage>>,
+    /// Results that came while the loop was busy committing another one.
+    results: VecDeque<ToolResult>,
+    /// Events that wait for the next place where the history may grow.
+    runtime_events: Vec<Message>,
+}
+
+impl<'a> Engine<'a> {
+    pub(super) fn new(
+        store: &'a Store,
+        provider: &'a dyn Provider,
+        run: &'a PreparedRun,
+        port: &'a mut RunHandle,
+    ) -> Self {
+        Self {
+            store,
+            provider,
+            run,
+            port,
+            lifecycle: Lifecycle::new(),
+            head: run.base.clone(),
+            history: Vec::new(),
+            unannounced: 0,
+            provider_call_index: 0,
+            usage: Vec::new(),
+            results: VecDeque::new(),
+            runtime_events: Vec::new(),
+        }
+    }
+
+    /// What the provider reported over the whole run; a field that any call left out is absent.
+    pub(super) fn total_usage(&self) -> Option<Usage> {
+        Usage::sum(self.usage.iter().copied())
+    }
+
+    /// Runs until the model is done and the client holds the final state.
+    pub(super) async fn run(&mut self) -> Result<(), Halt> {
+        if self.open().await? {
+            return Ok(());
+        }
+        loop {
+            let (index, output) = self.call_model().await?;
+            if output.calls.is_empty() {
+                if self.commit_answer(index, output).await? {
+                    self.enter(RunState::Ended);
+                    return Ok(());
+                }
+            } else {
+                let round = self.begin_round(index, output).await?;
+                self.run_tools(round).await?;
+                self.commit_runtime_events().await?;
+            }
+        }
+    }
+
+    /// Takes up the base history and what the run adds to it before the model is called. Returns whether the run
+    /// is already complete.
+    async fn open(&mut self) -> Result<bool, Halt> {
+        let messages = self.store.history(&self.run.base).await?;
+        self.history = project(messages.iter().map(AsRef::as_ref))
+            .map_err(|error| RunFailure::Store(format!("the stored history is not whole: {error}")))?;
+        self.unannounced = self.history.len();
+        match self.run.action.clone() {
+            RunAction::Start {
+                interrupted,
+                messages,
+            } => {
+                match interrupted {
+                    Some(pending) if pending.calls.is_empty() => self.append_restored(pending).await?,
+                    Some(pending) => self.answer_interrupted(pending).await?,
+                    None => {}
+                }
+                self.append(messages).await?;
+                self.announce(StateCause::Initial).await?;
+                Ok(false)
+            }
+            RunAction::Resume { pending } => match pending {
+                Some(pending) if pending.calls.is_empty() => {
+                    self.append_restored(pending).await?;
+                    self.announce(StateCause::Final).await?;
+                    Ok(true)
+                }
+                Some(pending) => {
+                    self.announce(StateCause::Initial).await?;
+                    let round = self.restore_round(pending);
+                    self.store.begin_tool_round(&round).await?;
+                    self.run_tools(round).await?;
+                    Ok(false)
+                }
+                None => {
+                    self.announce(StateCause::Initial).await?;
+                    Ok(false)
+                }
+            },
+        }
+    }
+
+    /// Appends an answer that the client has but never saw settled.
+    async fn append_restored(&mut self, pending: PendingAssistant) -> Result<(), Halt> {
+        let id = MessageId::restored(&self.run.id);
+        self.append(vec![Message {
+            id,
+            body: MessageBody::Assistant(pending.said),
+        }])
+        .await
+    }
+
+    /// Calls the model once and reads its whole answer, or nothing of it. Also returns the call's index.
+    async fn call_model(&mut self) -> Result<(u32, ModelOutput), Halt> {
+        self.enter(RunState::RunningModel);
+        let provider_call_index = self.provider_call_index;
+        self.store
+            .record_provider_call(&self.run.id, provider_call_index)
+            .await?;
+        self.emit(ClientEvent::ModelCallStarted { provider_call_index })
+            .await?;
+        let request = ModelRequest {
+            prompt: self.run.prompt.clone(),
+            model: self.run.model.clone(),
+            history: self.history.clone(),
+            conversation: self.run.conversation.clone(),
+        };
+        let invocation = ModelInvocation {
+            run: self.run.id.clone(),
+            provider_call_index,
+            // Ends the HTTP request in whatever phase it is when this call is left.
+            cancel: self.port.cancel.child_token(),
+        };
+        let _leave = invocation.cancel.clone().drop_guard();
+        let mut events = self.provider.call(&request, invocation);
+        let mut cycle = ModelCycle::new(self.call_ids());
+        while let Some(event) = self.listen(events.next()).await? {
+            let told = match event.and_then(|event| cycle.push(event)) {
+                Ok(told) => told,
+                Err(failure) => return Err(self.model_failed(cycle, failure)),
+            };
+            if let Some(told) = told {
+                self.emit(told).await?;
+            }
+        }
+        let output = cycle.finish()?;
+        self.provider_call_index += 1;
+        self.usage.push(output.usage);
+        Ok((provider_call_index, output))
+    }
+
+    fn model_failed(&mut self, cycle: ModelCycle, failure: ProviderFailure) -> Halt {
+        let failed = cycle.fail(failure);
+        tracing::warn!(
+            provider_call_index = self.provider_call_index,
+            fault = failed.failure.fault.as_str(),
+            status = failed.failure.status,
+            partial_text = failed.partial_text,
+            partial_reasoning = failed.partial_reasoning,
+            "the model call failed; nothing of it is kept"
+        );
+        self.usage.push(failed.usage);
+        failed.failure.into()
+    }
+
+    /// Commits an answer without calls. Returns whether the run is complete; it goes on where events wait.
+    async fn commit_answer(&mut self, index: u32, output: ModelOutput) -> Result<bool, Halt> {
+        self.enter(RunState::Completing);
+        let said = output.said;
+        if said.text.is_empty() && said.reasoning.is_none() && said.replay.is_none() {
+            // An empty message is refused by many endpoints and says nothing: the person is told, the history is not.
+            self.emit(ClientEvent::Notice(
+                "The model ended its turn without an answer.".into(),
+            ))
+            .await?;
+        } else {
+            let id = MessageId::assistant(&self.run.id, index);
+            self.append(vec![Message {
+                id,
+                body: MessageBody::Assistant(said),
+            }])
+            .await?;
+        }
+        if self.runtime_events.is_empty() {
+            self.announce(StateCause::Final).await?;
+            // A message that came while the client stored the final state is not lost: the run goes on for it.
+            if self.runtime_events.is_empty() {
+                return Ok(true);
+            }
+        }
+        self.commit_runtime_events().await?;
+        Ok(false)
+    }
+
+    /// Makes a batch of calls durable before anyone acts on it.
+    async fn begin_round(&mut self, index: u32, output: ModelOutput) -> Result<Arc<ToolRound>, Halt> {
+        let round = Arc::new(ToolRound {
+            id: ToolRoundId::of_call(&self.run.id, index),
+            run: self.run.id.clone(),
+            parent: self.head.clone(),
+            said: output.said,
+            calls: output.calls,
+            started_at_ms: clock::unix_ms(),
+        });
+        self.store.begin_tool_round(&round).await?;
+        Ok(round)
+    }
+
+    fn restore_round(&self, pending: PendingAssistant) -> Arc<ToolRound> {
+        Arc::new(ToolRound {
+            id: ToolRoundId::restored(&self.run.id),
+            run: self.run.id.clone(),
+            parent: self.head.clone(),
+            said: pending.said,
+            calls: pending.calls,
+            started_at_ms: pending.started_at_ms,
+        })
+    }
+
+    /// Has a durable round executed and commits each result as it comes.
+    async fn run_tools(&mut self, round: Arc<ToolRound>) -> Result<(), Halt> {
+        self.enter(RunState::WaitingForTools);
+        self.emit(ClientEvent::StateCommitted {
+            revision: self.head.clone(),
+            cause: StateCause::ToolRoundStarted(round.clone()),
+            appended: Vec::new(),
+            barrier: None,
+        })
+        .await?;
+        self.emit(ClientEvent::ExecuteToolRound(round.clone())).await?;
+        let mut open = OpenToolRound::new(round);
+        while !open.is_settled() {
+            let result = self.next_result().await?;
+            self.enter(RunState::CommittingTool);
+            self.commit_result(&mut open, result.clone()).await?;
+            self.emit(ClientEvent::StateCommitted {
+                revision: self.head.clone(),
+                cause: StateCause::ToolResult(result),
+                appended: Vec::new(),
+                barrier: None,
+            })
+            .await?;
+            self.enter(RunState::WaitingForTools);
+        }
+        let round = open.round().clone();
+        self.history.extend(open.into_history());
+        self.announce(StateCause::ToolRoundSettled(round)).await
+    }
+
+    /// Answers every call of a round that the person left behind; none of them is executed again.
+    async fn answer_interrupted(&mut self, pending: PendingAssistant) -> Result<(), Halt> {
+        let round = self.restore_round(pending);
+        self.store.begin_tool_round(&round).await?;
+        let mut open = OpenToolRound::new(round.clone());
+        for call in &round.calls {
+            let result = ToolResult {
+                call: call.id.clone(),
+                content: INTERRUPTED.into(),
+                is_error: true,
+            };
+            self.commit_result(&mut open, result).await?;
+        }
+        self.history.extend(open.into_history());
+        Ok(())
+    }
+
+    async fn commit_result(&mut self, open: &mut OpenToolRound, result: ToolResult) -> Result<(), Halt> {
+        open.accept(&result)?;
+        let committed = self
+            .store
+            .commit_tool_result(&self.run.id, &self.head, &open.round().id, &result)
+            .await?;
+        debug_assert_eq!(committed.settled, open.is_settled());
+        self.head = committed.revision;
+        Ok(())
+    }
+
+    /// Appends what happened meanwhile, now that the history may grow.
+    async fn commit_runtime_events(&mut self) -> Result<(), Halt> {
+        if self.runtime_events.is_empty() {
+            return Ok(());
+        }
+        let events = std::mem::take(&mut self.runtime_events);
+        self.append(events).await?;
+        self.announce(StateCause::RuntimeEvents).await
+    }
+
+    /// Commits messages in one transaction and lets the model's view grow by those that are new.
+    async fn append(&mut self, messages: Vec<Message>) -> Result<(), Halt> {
+        let before = self.store.history(&self.head).await?.len();
+        self.head = self.store.append(&self.run.id, &self.head, &messages).await?;
+        let stored = self.store.history(&self.head).await?;
+        let new = project(stored.iter().skip(before).map(AsRef::as_ref))
+            .map_err(|error| RunFailure::Store(format!("appended messages are not whole: {error}")))?;
+        self.history.extend(new);
+        Ok(())
+    }
+
+    /// Tells the client of a durable state and waits until it holds it.
+    async fn announce(&mut self, cause: StateCause) -> Result<(), Halt> {
+        let appended = self.history.get(self.unannounced..).unwrap_or_default().to_vec();
+        self.unannounced = self.history.len();
+        let (barrier, wait) = barrier();
+        self.emit(ClientEvent::StateCommitted {
+            revision: self.head.clone(),
+            cause,
+            appended,
+            barrier: Some(barrier),
+        })
+        .await?;
+        Ok(self.listen(wait.released()).await??)
+    }
+
+    async fn emit(&mut self, event: ClientEvent) -> Result<(), Halt> {
+        tokio::select! {
+            biased;
+            () = self.port.cancel.cancelled() => Err(Halt::Cancelled),
+            sent = self.port.events.send(event) => {
+                sent.map_err(|_| RunFailure::Client("the client went away".to_owned()).into())
+            }
+        }
+    }
+
+    async fn next_result(&mut self) -> Result<ToolResult, Halt> {
+        loop {
+            if let Some(result) = self.results.pop_front() {
+                return Ok(result);
+            }
+            tokio::select! {
+                biased;
+                () = self.port.cancel.cancelled() => return Err(Halt::Cancelled),
+                command = self.port.commands.recv() => self.take(command)?,
+            }
+        }
+    }
+
+    /// Waits for something while the client may speak.
+    async fn listen<T>(&mut self, work: impl Future<Output = T>) -> Result<T, Halt> {
+        tokio::pin!(work);
+        loop {
+            tokio::select! {
+                biased;
+                () = self.port.cancel.cancelled() => return Err(Halt::Cancelled),
+                command = self.port.commands.recv() => self.take(command)?,
+                done = &mut work => return Ok(done),
+            }
+        }
+    }
+
+    fn take(&mut self, command: Option<ClientCommand>) -> Result<(), Halt> {
+        match command {
+            Some(ClientCommand::ToolResult(result)) => self.results.push_back(result),
+            Some(ClientCommand::RuntimeEvent(message)) => self.runtime_events.push(message),
+            Some(ClientCommand::Cancel) => return Err(Halt::Cancelled),
+            Some(ClientCommand::ClientClosed(failure)) => return Err(failure.into()),
+            None => return Err(RunFailure::Client("the client went away".to_owned()).into()),
+        }
+        Ok(())
+    }
+
+    fn call_ids(&self) -> HashSet<CallId> {
+        self.history
+            .iter()
+            .filter_map(|item| match item.as_ref() {
+                HistoryItem::Assistant { calls, .. } => Some(calls),
+                HistoryItem::User { .. } | HistoryItem::ToolResult(_) => None,
+            })
+            .flatten()
+            .map(|call| call.id.clone())
+            .collect()
+    }
+
+    fn enter(&mut self, to: RunState) {
+        self.lifecycle.enter(to, self.provider_call_index, &self.head);
+    }
+}

@@ -1,0 +1,117 @@
+//! A turn without tools: what the client is told, what is stored, what the next request starts with.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unreachable,
+    missing_docs,
+    dead_code,
+    reason = "a test says what it saw by failing"
+)]
+
+mod support;
+
+use cairn::model::{HistoryItem, Part, RunOutcome};
+use cairn::store::RecordedOutcome;
+use support::fake_client::Bench;
+use support::fake_provider::{FakeProvider, text, with_thinking, with_usage};
+
+#[tokio::test]
+async fn a_text_turn_streams_commits_and_completes_in_this_order() {
+    let bench = Bench::new().await;
+    let provider = FakeProvider::new();
+    provider.answer(with_usage(10, 3, with_thinking("hm", "fake", text("hello"))));
+    let mut client = bench.start(&provider, bench.user_turn("run-1", None, "hi").await);
+    assert_eq!(client.finish(|_| unreachable!()).await, RunOutcome::Completed);
+    assert_eq!(
+        client.log,
+        [
+            "initial +1 barrier",
+            "model 0",
+            "thinking(",
+            "thinking hm",
+            ")thinking",
+            "text(",
+            "text hello",
+            ")text",
+            "usage",
+            "final +1 barrier",
+            "completed",
+        ]
+    );
+    let record = bench
+        .services
+        .store
+        .run_record(&"run-1".into_id())
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(record.outcome, Some(RecordedOutcome::Completed));
+    let usage = record.usage.unwrap();
+    assert_eq!(
+        (usage.fresh_input, usage.output, usage.cache_read),
+        (Some(10), Some(3), None)
+    );
+    assert_eq!(record.provider_calls, 1);
+}
+
+#[tokio::test]
+async fn the_next_turn_extends_what_the_model_saw() {
+    let bench = Bench::new().await;
+    let provider = FakeProvider::new();
+    provider.answer(text("one"));
+    provider.answer(text("two"));
+    let mut first = bench.start(&provider, bench.user_turn("run-1", None, "hi").await);
+    first.finish(|_| unreachable!()).await;
+    let base = first.settled.clone().unwrap();
+    let mut second = bench.start(&provider, bench.user_turn("run-2", Some(&base), "again").await);
+    assert_eq!(second.finish(|_| unreachable!()).await, RunOutcome::Completed);
+    provider.assert_clean();
+    let seen: Vec<_> = provider.requests()[1]
+        .history
+        .iter()
+        .map(|item| match item.as_ref() {
+            HistoryItem::User { parts, .. } => match &parts[..] {
+                [Part::Text(text)] => format!("user {text}"),
+                other => panic!("{other:?}"),
+            },
+            HistoryItem::Assistant { said, .. } => format!("assistant {}", said.text),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(seen, ["user hi", "assistant one", "user again"]);
+}
+
+#[tokio::test]
+async fn an_empty_answer_ends_the_turn_with_a_notice_and_leaves_no_message() {
+    let bench = Bench::new().await;
+    let provider = FakeProvider::new();
+    provider.answer(vec![
+        cairn::provider::ModelEvent::Start,
+        cairn::provider::ModelEvent::Done(cairn::provider::StopReason::Stop),
+    ]);
+    let mut client = bench.start(&provider, bench.user_turn("run-1", None, "hi").await);
+    assert_eq!(client.finish(|_| unreachable!()).await, RunOutcome::Completed);
+    assert_eq!(
+        client.log,
+        [
+            "initial +1 barrier",
+            "model 0",
+            "notice The model ended its turn without an answer.",
+            "final +0 barrier",
+            "completed",
+        ]
+    );
+    let head = client.settled.clone().unwrap();
+    assert_eq!(bench.services.store.history(&head).await.unwrap().len(), 1);
+}
+
+trait IntoId {
+    fn into_id(self) -> cairn::model::RunId;
+}
+
+impl IntoId for &str {
+    fn into_id(self) -> cairn::model::RunId {
+        cairn::model::RunId::new(self)
+    }
+}
