@@ -1,6 +1,6 @@
 //! The `cairn` command: reads the command line, sets up logging, runs the server until it is told to stop.
 
-use std::io::{self, Write as _};
+use std::io::{self, IsTerminal as _, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -143,6 +143,7 @@ fn log_to_stderr() -> Outcome {
     });
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(io::stderr)
+        .with_ansi(io::stderr().is_terminal())
         .with_filter(chosen)
         .with_filter(safe);
     tracing_subscriber::registry().with(lines).try_init()?;

@@ -125,10 +125,7 @@ fn a_whole_file() {
 
 #[test]
 fn defaults() {
-    let config = Folder::new()
-        .load(&format!("{KEY}{MODEL}"), &[("HOME", "/nowhere")])
-        .unwrap()
-        .config;
+    let config = Folder::new().load(&format!("{KEY}{MODEL}"), &[]).unwrap().config;
     assert_eq!(config.listen, "127.0.0.1:7437".parse().unwrap());
     assert!(config.data_dir.ends_with("cairn"), "{:?}", config.data_dir);
     assert!(config.upstream.is_none());
@@ -337,11 +334,9 @@ fn what_is_no_toml_is_never_quoted() {
 
 #[test]
 fn a_configuration_prints_no_secret() {
-    let text = format!(
-        "client_key = \"sk-CANARY\"\n[[models]]\nid = \"a\"\napi = \"openai-chat\"\nbase_url = \
-         \"https://x/v1?key=CANARY\"\napi_key_env = \"SET\"\n[models.options]\nheader = \"CANARY\"\n"
-    );
-    let loaded = Folder::new().load(&text, &[("SET", "sk-CANARY")]).unwrap();
+    let text = "client_key = \"sk-CANARY\"\n[[models]]\nid = \"a\"\napi = \"openai-chat\"\nbase_url = \
+         \"https://x/v1?key=CANARY\"\napi_key_env = \"SET\"\n[models.options]\nheader = \"CANARY\"\n";
+    let loaded = Folder::new().load(text, &[("SET", "sk-CANARY")]).unwrap();
     let printed = format!("{loaded:?}");
     assert!(
         printed.contains("https://x") && !printed.contains("CANARY"),
