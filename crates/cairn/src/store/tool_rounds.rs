@@ -102,6 +102,10 @@ impl Store {
         let pair = pair(round, position, call, open.call_count, said, result)
             .ok_or_else(|| StoreError::damaged(TABLE, round.as_str(), "a call has no valid place"))?;
         let appended = conversations::advance(&mut tx, &owned, &pair).await?;
+        if appended.messages.len() != pair.len() {
+            let reason = "a call without a result is in the history already";
+            return Err(StoreError::damaged(TABLE, round.as_str(), reason));
+        }
         sqlx::query(
             "INSERT INTO tool_completions (round_id, position, completion_seq, revision_id) VALUES (?, ?, ?, ?)",
         )
