@@ -13,13 +13,21 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
+use crate::cursor::actor::{self, CursorContext};
 use crate::cursor::handlers::{CursorServer, RunStarter, router};
 use crate::cursor::keys::ClientKeys;
+use crate::cursor::prompting::{AssetError, PromptAssets};
 use crate::cursor::proxy::{Upstream, UpstreamError};
 use crate::cursor::services::ListedModel;
 use crate::cursor::sessions::{SessionLimits, SessionRegistry};
 use crate::guard::{Guard, refuse_strangers};
+use crate::provider::{ProviderRouter, RouteError};
+use crate::run::{RunRegistry, RunServices};
 use crate::server;
+use crate::store::{Store, StoreError};
+
+/// The database's file in the data folder.
+const DATABASE_FILE: &str = "cairn.db";
 
 /// How long open streams may take to end after a stop was asked for.
 pub const SHUTDOWN_GRACE: Duration = Duration::from_secs(10);
@@ -38,6 +46,62 @@ pub enum StartError {
     /// The upstream cannot be used.
     #[error("upstream: {0}")]
     Upstream(#[from] UpstreamError),
+    /// The database cannot be used.
+    #[error("data_dir: {0}")]
+    Store(#[from] StoreError),
+    /// A configured model's endpoint cannot be used.
+    #[error("{0}")]
+    Provider(#[from] RouteError),
+    /// The prompts inside the program do not fit together.
+    #[error("prompts: {0}")]
+    Prompts(#[from] AssetError),
+}
+
+/// The agents behind the wire: the store, the endpoints and the prompts, ready to serve requests.
+#[derive(Debug)]
+pub struct Agents {
+    context: Arc<CursorContext>,
+}
+
+impl Agents {
+    /// Opens the database in the data folder and checks endpoints and prompts.
+    ///
+    /// # Errors
+    /// See [`StartError`].
+    pub async fn open(config: &Config) -> Result<Self, StartError> {
+        let prompts = PromptAssets::load()?;
+        let router = ProviderRouter::from_config(&config.models)?;
+        let store = Store::open(&config.data_dir.join(DATABASE_FILE)).await?;
+        let services = RunServices {
+            store: Arc::new(store),
+            registry: RunRegistry::default(),
+        };
+        let models = config.models.clone();
+        Ok(Self {
+            context: Arc::new(CursorContext {
+                services,
+                router,
+                models,
+                prompts,
+            }),
+        })
+    }
+
+    /// Serves each request that a client opens.
+    pub fn starter(&self) -> RunStarter {
+        let context = self.context.clone();
+        Arc::new(move |io| {
+            tokio::spawn(actor::serve(io, context.clone()));
+        })
+    }
+
+    /// Closes the database. Call it after the server has stopped.
+    ///
+    /// # Errors
+    /// If the database's log could not be folded in; nothing is lost then, the next start does it.
+    pub async fn close(&self) -> Result<(), StoreError> {
+        self.context.services.store.close().await
+    }
 }
 
 /// A server that is bound and not yet serving.

@@ -1,14 +1,11 @@
 //! The `cairn` command: reads the command line, sets up logging, runs the server until it is told to stop.
 
-use std::io::{self, Write as _};
+use std::io::{self, IsTerminal as _, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 
-use cairn::app::App;
+use cairn::app::{Agents, App};
 use cairn::config::{self, Flags};
-use cairn::cursor::connect::{ConnectCode, ConnectError};
-use cairn::cursor::handlers::RunStarter;
 use cairn::cursor::sessions::SessionLimits;
 use clap::{Args, Parser, Subcommand};
 use secrecy::ExposeSecret as _;
@@ -70,7 +67,13 @@ fn main() -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("cairn: {error}");
+            #[allow(
+                clippy::print_stderr,
+                reason = "the one line that says why the command failed"
+            )]
+            {
+                eprintln!("cairn: {error}");
+            }
             ExitCode::FAILURE
         }
     }
@@ -78,6 +81,10 @@ fn main() -> ExitCode {
 
 type Outcome = Result<(), Box<dyn std::error::Error>>;
 
+#[allow(
+    clippy::disallowed_methods,
+    reason = "the one place that reads it, handed to config"
+)]
 fn environment(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
@@ -93,10 +100,11 @@ async fn serve(flags: &Flags) -> Outcome {
     log_to_stderr()?;
     let loaded = config::load(flags, &environment)?;
     let shutdown = CancellationToken::new();
+    let agents = Agents::open(&loaded.config).await?;
     let app = App::bind(
         &loaded.config,
         SessionLimits::default(),
-        run_starter(),
+        agents.starter(),
         shutdown.clone(),
     )
     .await?;
@@ -105,28 +113,21 @@ async fn serve(flags: &Flags) -> Outcome {
         tracing::warn!(%address, "this address is open to other machines; the client key is all that protects it");
     }
     if let Some(path) = loaded.new_client_key {
-        eprintln!(
+        // Said once, to the person at the terminal, whatever the log level.
+        writeln!(
+            io::stderr(),
             "a client key was made and saved in {}; `cairn key` prints it. Clients present it as their API key, with \
              CURSOR_BACKEND_URL=http://{address}",
             path.display()
-        );
+        )?;
     }
     stop_on_signal(shutdown)?;
     let mut stdout = io::stdout();
     writeln!(stdout, "listening on http://{address}")?;
     stdout.flush()?;
     app.serve().await;
+    agents.close().await?;
     Ok(())
-}
-
-/// The run core is not part of this build yet: each run ends with an error that says so.
-fn run_starter() -> RunStarter {
-    Arc::new(|io| {
-        io.output.finish(Err(ConnectError::new(
-            ConnectCode::Unimplemented,
-            "this build of cairn cannot run agents yet",
-        )));
-    })
 }
 
 /// cairn's own events by `CAIRN_LOG`. Those of libraries never below "info": what they print further down is not
@@ -143,6 +144,7 @@ fn log_to_stderr() -> Outcome {
     });
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(io::stderr)
+        .with_ansi(io::stderr().is_terminal())
         .with_filter(chosen)
         .with_filter(safe);
     tracing_subscriber::registry().with(lines).try_init()?;
@@ -166,6 +168,10 @@ fn stop_on_signal(shutdown: CancellationToken) -> io::Result<()> {
         tracing::info!("stopping; open runs are ended");
         shutdown.cancel();
         wait().await;
+        #[allow(
+            clippy::disallowed_methods,
+            reason = "the person asked twice: not to wait is what they want"
+        )]
         std::process::exit(1);
     });
     Ok(())

@@ -74,6 +74,10 @@ async fn accept(
         Ok((stream, peer)) => Some((stream, peer, place)),
         Err(error) => {
             tracing::warn!(%error, "a connection could not be accepted");
+            #[allow(
+                clippy::disallowed_methods,
+                reason = "a pause, so that a full file table does not spin"
+            )]
             tokio::time::sleep(ACCEPT_PAUSE).await;
             None
         }

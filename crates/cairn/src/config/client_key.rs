@@ -44,6 +44,7 @@ fn read(path: &Path) -> Result<Option<SecretString>, ConfigError> {
 
 fn make(data_dir: &Path, path: &Path) -> Result<(), ConfigError> {
     let mut bytes = [0_u8; KEY_BYTES];
+    #[allow(clippy::disallowed_methods, reason = "a key is what random bytes are for")]
     getrandom::fill(&mut bytes).map_err(|_| {
         ConfigError::new(
             "client_key",

@@ -163,10 +163,7 @@ async fn exchange_key(State(server): State<Arc<CursorServer>>, request: Request)
         return refusal.into_response();
     }
     if server.keys.bearer(request.headers()) != Some(Bearer::ClientKey) {
-        return unary_error(&ConnectError::new(
-            ConnectCode::Unauthenticated,
-            "this is not the client key of this cairn; `cairn key` prints it",
-        ));
+        return unary_error(&unauthenticated());
     }
     match read_body(request, MAX_SMALL_BYTES).await {
         Ok(_) => answer(StatusCode::OK, JSON_CONTENT_TYPE, services::tokens(&server.keys)),
@@ -212,6 +209,7 @@ async fn unmatched(State(server): State<Arc<CursorServer>>, request: Request) ->
 /// A unary protobuf caller gets a small protobuf status and not the protocol's JSON: it asked for protobuf, and a
 /// Connect client reads the status of a 404 whose body is not JSON as `unimplemented`, which is the truth.
 fn not_found(path: &str, headers: &HeaderMap) -> Response {
+    tracing::debug!(path, "not served");
     let error = ConnectError::new(
         ConnectCode::NotFound,
         format!("cairn does not serve {path}, and no upstream is configured"),
@@ -231,7 +229,7 @@ fn not_found(path: &str, headers: &HeaderMap) -> Response {
 fn unauthenticated() -> ConnectError {
     ConnectError::new(
         ConnectCode::Unauthenticated,
-        "the bearer is not a token of this cairn; exchange its client key for one",
+        "this is not the client key of this cairn, nor a token made from it; `cairn key` prints the key",
     )
 }
 

@@ -189,10 +189,15 @@ impl RunWriter {
             Err(mpsc::error::TrySendError::Closed(_)) => return Err(SendError::Closed),
             Err(mpsc::error::TrySendError::Full(frame)) => frame,
         };
+        #[allow(
+            clippy::disallowed_methods,
+            reason = "a bound on a wait, next to the events that end it"
+        )]
+        let stalled = tokio::time::sleep(self.stall);
         tokio::select! {
             sent = self.frames.send(frame) => sent.map_err(|_| SendError::Closed),
             () = self.closed.cancelled() => Err(SendError::Closed),
-            () = tokio::time::sleep(self.stall) => {
+            () = stalled => {
                 self.closed.cancel();
                 Err(SendError::Stalled(self.stall))
             }

@@ -263,6 +263,10 @@ impl Registry {
         let request_id = request_id.to_owned();
         let early = self.limits.early;
         tokio::spawn(async move {
+            #[allow(
+                clippy::disallowed_methods,
+                reason = "the passing of time is the event itself"
+            )]
             tokio::time::sleep(early).await;
             if let Some(registry) = registry.upgrade() {
                 registry.remove(&request_id, generation, Over::NeverOpened);

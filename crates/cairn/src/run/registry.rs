@@ -43,13 +43,6 @@ impl RunRegistry {
         }
     }
 
-    /// Cancels every active run; used when the process stops.
-    pub fn cancel_all(&self) {
-        for entry in self.lock().values() {
-            entry.cancel.cancel();
-        }
-    }
-
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<ConversationId, ActiveRun>> {
         self.active.lock().unwrap_or_else(PoisonError::into_inner)
     }

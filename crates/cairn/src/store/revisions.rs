@@ -118,7 +118,7 @@ pub(super) async fn append(
         Some(parent),
         new.iter().map(|(_, message)| &message.id),
     );
-    let count = parent_count + new.len() as i64;
+    let count = parent_count + row_count(new.len());
     let inserted = sqlx::query(
         "INSERT INTO revisions (id, conversation_id, parent_id, message_count) VALUES (?, ?, ?, ?)
          ON CONFLICT (id) DO NOTHING",
@@ -204,7 +204,7 @@ async fn load(connection: &mut SqliteConnection, revision: &RevisionId) -> Resul
     // Sorted here: SQLite would carry every body through its sorter.
     rows.sort_unstable_by_key(|(position, ..)| *position);
     let whole = rows.iter().zip(0..).all(|((position, ..), at)| *position == at);
-    if !whole || rows.len() as i64 != count {
+    if !whole || row_count(rows.len()) != count {
         return Err(StoreError::damaged(
             TABLE,
             revision.as_str(),
@@ -213,6 +213,11 @@ async fn load(connection: &mut SqliteConnection, revision: &RevisionId) -> Resul
     }
     let messages = messages::read(connection, rows.into_iter().map(|(_, id, body)| (id, body))).await?;
     Ok(messages.into())
+}
+
+/// A length as a column holds it. No list in memory is longer than a column can count.
+pub(super) fn row_count(length: usize) -> i64 {
+    i64::try_from(length).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use sqlx::SqliteConnection;
 
 use super::error::column;
 use super::row::{self, AssistantRow};
-use super::{Store, StoreError, conversations};
+use super::{Store, StoreError, conversations, revisions};
 use crate::model::{
     Assistant, CallId, Message, MessageBody, MessageId, RevisionId, RunId, ToolCall, ToolResult, ToolRound,
     ToolRoundId,
@@ -48,7 +48,7 @@ impl Store {
         .bind(round.run.as_str())
         .bind(round.parent.as_str())
         .bind(said)
-        .bind(round.calls.len() as i64)
+        .bind(revisions::row_count(round.calls.len()))
         .bind(column("a start time", round.started_at_ms)?)
         .execute(&mut *tx)
         .await
@@ -102,6 +102,10 @@ impl Store {
         let pair = pair(round, position, call, open.call_count, said, result)
             .ok_or_else(|| StoreError::damaged(TABLE, round.as_str(), "a call has no valid place"))?;
         let appended = conversations::advance(&mut tx, &owned, &pair).await?;
+        if appended.messages.len() != pair.len() {
+            let reason = "a call without a result is in the history already";
+            return Err(StoreError::damaged(TABLE, round.as_str(), reason));
+        }
         sqlx::query(
             "INSERT INTO tool_completions (round_id, position, completion_seq, revision_id) VALUES (?, ?, ?, ?)",
         )

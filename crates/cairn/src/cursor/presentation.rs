@@ -1,0 +1,102 @@
+//! What the client's turn shows of this run and has not been folded into a checkpoint yet.
+//!
+//! Fed with real events only (measured thinking, typed tool results); each step is handed out once. Must never
+//! know: the history that the model sees.
+
+use std::time::Duration;
+
+use super::interaction::thinking_millis;
+use super::proto::agent::{
+    AssistantMessage, ConversationStep, ThinkingMessage, TodoItem, ToolCall, conversation_step::Message,
+};
+use super::tools::DerivedFact;
+
+/// Steps that wait for the next checkpoint.
+#[derive(Debug, Default)]
+pub struct Presentation {
+    /// Thinking and text of the current model call.
+    said: Vec<ConversationStep>,
+    text: String,
+    thinking: String,
+    /// Tool calls that have their results, in completion order.
+    tools: Vec<ConversationStep>,
+    todos: Option<Vec<TodoItem>>,
+    read_paths: Vec<String>,
+}
+
+/// What a settled round adds to the turn and to the derived state.
+#[derive(Debug)]
+pub struct SettledSteps {
+    /// The steps.
+    pub steps: Vec<ConversationStep>,
+    /// The to-do list, if it changed.
+    pub todos: Option<Vec<TodoItem>>,
+    /// Files that were read.
+    pub read_paths: Vec<String>,
+}
+
+impl Presentation {
+    /// A piece of answer text.
+    pub fn text_delta(&mut self, text: &str) {
+        self.text.push_str(text);
+    }
+
+    /// The answer text is whole.
+    pub fn text_end(&mut self) {
+        let text = std::mem::take(&mut self.text);
+        if !text.is_empty() {
+            self.said
+                .push(step(Message::AssistantMessage(AssistantMessage { text })));
+        }
+    }
+
+    /// A piece of thinking.
+    pub fn thinking_delta(&mut self, text: &str) {
+        self.thinking.push_str(text);
+    }
+
+    /// The thinking is whole.
+    pub fn thinking_end(&mut self, duration: Duration) {
+        let text = std::mem::take(&mut self.thinking);
+        let duration_ms = thinking_millis(duration).unsigned_abs();
+        self.said.push(step(Message::ThinkingMessage(ThinkingMessage {
+            text,
+            duration_ms,
+        })));
+    }
+
+    /// A tool call has its result.
+    pub fn tool_completed(&mut self, card: ToolCall) {
+        self.tools.push(step(Message::ToolCall(card)));
+    }
+
+    /// State beside the history that follows from a call.
+    pub fn note(&mut self, fact: DerivedFact) {
+        match fact {
+            DerivedFact::ReadPath(path) => self.read_paths.push(path),
+            DerivedFact::Todos(todos) => self.todos = Some(todos),
+        }
+    }
+
+    /// Hands out thinking and text of the completed model call, once.
+    pub fn take_said(&mut self) -> Vec<ConversationStep> {
+        std::mem::take(&mut self.said)
+    }
+
+    /// Hands out what a settled round adds, once.
+    pub fn take_settled(&mut self) -> SettledSteps {
+        let mut steps = std::mem::take(&mut self.said);
+        steps.append(&mut self.tools);
+        SettledSteps {
+            steps,
+            todos: self.todos.take(),
+            read_paths: std::mem::take(&mut self.read_paths),
+        }
+    }
+}
+
+fn step(message: Message) -> ConversationStep {
+    ConversationStep {
+        message: Some(message),
+    }
+}

@@ -1,0 +1,453 @@
+//! From roots and pending texts back to messages. Strict: what cannot be read whole is a named error, never a guess.
+//!
+//! Must never know: where the bytes came from.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+use super::wire::{ContentIn, PartIn, RootIn, open_capsule};
+use crate::cursor::blob::BlobId;
+use crate::cursor::request::{message_id, origin_of_wire_id};
+use crate::model::{
+    Assistant, CallId, Image, Message, MessageBody, MessageId, Part, PendingAssistant, Reasoning, ToolCall,
+    ToolResult, ToolRoundId, UserOrigin,
+};
+
+/// A root that cannot be read.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ProjectionError {
+    /// The bytes are not JSON of a message.
+    #[error("root {root} is not a message: {fault}")]
+    NotAMessage {
+        /// The blob, or the place of a pending text.
+        root: String,
+        /// What the JSON reader says; never the content.
+        fault: String,
+    },
+    /// A role that a history cannot have at this place.
+    #[error("root {root} has the role {role:?}, which cannot stand here")]
+    UnexpectedRole {
+        /// The blob.
+        root: String,
+        /// The role.
+        role: String,
+    },
+    /// A content part that this version cannot carry.
+    #[error("root {root} holds a content part of type {kind:?}, which cannot be read")]
+    UnknownPart {
+        /// The blob.
+        root: String,
+        /// The part's type.
+        kind: String,
+    },
+    /// A part without a key that its type needs.
+    #[error("a {kind} part of root {root} has no {key}")]
+    MissingKey {
+        /// The blob.
+        root: String,
+        /// The part's type.
+        kind: String,
+        /// The key.
+        key: &'static str,
+    },
+    /// A reasoning signature with our mark that cannot be read.
+    #[error("the replay state in root {root} is damaged")]
+    DamagedReplay {
+        /// The blob.
+        root: String,
+    },
+    /// Calls and results do not pair.
+    #[error("root {root}: {fault}")]
+    Unpaired {
+        /// The blob.
+        root: String,
+        /// What is missing or too much.
+        fault: String,
+    },
+}
+
+/// One root, read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum DecodedRoot {
+    /// The system prompt. Only checked: it is never part of the history.
+    System,
+    /// A message in the user role.
+    User {
+        /// Its wire id, if it has one.
+        wire_id: Option<String>,
+        /// Text and images.
+        parts: Vec<Part>,
+    },
+    /// An assistant message with its calls.
+    Assistant {
+        /// Text, reasoning, replay state.
+        said: Assistant,
+        /// The calls in order.
+        calls: Vec<ToolCall>,
+    },
+    /// Tool results.
+    Tool(Vec<ToolResult>),
+}
+
+/// Reads one root.
+pub fn decode_root(label: &str, json: &[u8]) -> Result<DecodedRoot, ProjectionError> {
+    let not_a_message = |error| ProjectionError::NotAMessage {
+        root: label.to_owned(),
+        fault: describe(&error),
+    };
+    let root: RootIn = serde_json::from_slice(json).map_err(not_a_message)?;
+    let content = root.content().map_err(not_a_message)?;
+    match root.role.as_str() {
+        "system" => Ok(DecodedRoot::System),
+        "user" => Ok(DecodedRoot::User {
+            wire_id: root.id,
+            parts: user_parts(label, content)?,
+        }),
+        "assistant" => {
+            let (said, calls) = assistant(label, content)?;
+            Ok(DecodedRoot::Assistant { said, calls })
+        }
+        "tool" => {
+            let is_error = root
+                .provider_options
+                .and_then(|options| options.cursor)
+                .and_then(|cursor| cursor.result)
+                .is_some_and(|result| result.is_error);
+            Ok(DecodedRoot::Tool(results(label, content, is_error)?))
+        }
+        _ => Err(ProjectionError::UnexpectedRole {
+            root: label.to_owned(),
+            role: root.role,
+        }),
+    }
+}
+
+/// Reads the element of `pending_tool_calls`: an assistant message that was staged and not settled, with or without
+/// calls.
+pub fn decode_pending(json: &str) -> Result<PendingAssistant, ProjectionError> {
+    let label = "pending_tool_calls[0]";
+    let not_a_message = |error| ProjectionError::NotAMessage {
+        root: label.to_owned(),
+        fault: describe(&error),
+    };
+    let root: RootIn = serde_json::from_str(json).map_err(not_a_message)?;
+    let content = root.content().map_err(not_a_message)?;
+    if root.role != "assistant" {
+        return Err(ProjectionError::UnexpectedRole {
+            root: label.to_owned(),
+            role: root.role,
+        });
+    }
+    let (said, calls) = assistant(label, content)?;
+    let started_at_ms = root
+        .provider_options
+        .and_then(|options| options.cursor)
+        .and_then(|cursor| cursor.started_at_ms)
+        .ok_or_else(|| missing(label, "assistant", "pendingToolCallStartedAtMs"))?;
+    Ok(PendingAssistant {
+        said,
+        calls,
+        started_at_ms,
+    })
+}
+
+/// Turns a client's roots, the system root left out, into messages with identities made from the blobs.
+pub fn import_history(roots: &[(BlobId, DecodedRoot)]) -> Result<Vec<Message>, ProjectionError> {
+    let mut messages = Vec::with_capacity(roots.len());
+    let mut seen = HashSet::new();
+    let mut open: Option<OpenBatch> = None;
+    for (position, (blob, root)) in roots.iter().enumerate() {
+        let label = blob.to_string();
+        if let (Some(batch), false) = (&open, matches!(root, DecodedRoot::Tool(_))) {
+            return Err(unpaired(
+                &label,
+                format!("call {} has no result before it", batch.missing()),
+            ));
+        }
+        match root {
+            DecodedRoot::System => {
+                return Err(ProjectionError::UnexpectedRole {
+                    root: label,
+                    role: "system".to_owned(),
+                });
+            }
+            DecodedRoot::User { wire_id, parts } => {
+                let origin = wire_id.as_deref().map_or(UserOrigin::Imported, origin_of_wire_id);
+                let own = message_id(&origin, parts);
+                // Our own events keep their identity, so that a repeat is recognised after a lost database.
+                let id = own
+                    .filter(|id| !seen.contains(id))
+                    .unwrap_or_else(|| MessageId::new(format!("root:{label}@{position}")));
+                seen.insert(id.clone());
+                messages.push(Message {
+                    id,
+                    body: MessageBody::User {
+                        origin,
+                        parts: parts.clone(),
+                    },
+                });
+            }
+            DecodedRoot::Assistant { said, calls } if calls.is_empty() => {
+                let id = MessageId::new(format!("root:{label}@{position}"));
+                messages.push(Message {
+                    id,
+                    body: MessageBody::Assistant(said.clone()),
+                });
+            }
+            DecodedRoot::Assistant { said, calls } => {
+                open = Some(OpenBatch {
+                    round: ToolRoundId::new(format!("root:{label}@{position}")),
+                    said: Some(said.clone()),
+                    calls: calls.iter().cloned().map(Some).collect(),
+                });
+            }
+            DecodedRoot::Tool(results) => {
+                let Some(batch) = open.as_mut() else {
+                    return Err(unpaired(&label, "a result has no call before it".to_owned()));
+                };
+                for result in results {
+                    batch.answer(&label, result, &mut messages)?;
+                }
+                if batch.calls.iter().all(Option::is_none) {
+                    open = None;
+                }
+            }
+        }
+    }
+    match open {
+        Some(batch) => Err(unpaired(
+            "last",
+            format!("call {} has no result", batch.missing()),
+        )),
+        None => Ok(messages),
+    }
+}
+
+struct OpenBatch {
+    round: ToolRoundId,
+    said: Option<Assistant>,
+    calls: Vec<Option<ToolCall>>,
+}
+
+impl OpenBatch {
+    fn answer(
+        &mut self,
+        label: &str,
+        result: &ToolResult,
+        messages: &mut Vec<Message>,
+    ) -> Result<(), ProjectionError> {
+        let batch_size = self.calls.len();
+        let found = self
+            .calls
+            .iter_mut()
+            .enumerate()
+            .find(|(_, slot)| slot.as_ref().is_some_and(|call| call.id == result.call));
+        let Some((index, slot)) = found else {
+            return Err(unpaired(
+                label,
+                format!("result {} answers no open call", result.call),
+            ));
+        };
+        let Some(call) = slot.take() else {
+            return Err(unpaired(
+                label,
+                format!("result {} answers no open call", result.call),
+            ));
+        };
+        messages.push(Message {
+            id: MessageId::tool_call(&self.round, index),
+            body: MessageBody::ToolCall {
+                round: self.round.clone(),
+                index,
+                call,
+                batch_size,
+                said: self.said.take(),
+            },
+        });
+        messages.push(Message {
+            id: MessageId::tool_result(&self.round, index),
+            body: MessageBody::ToolResult {
+                round: self.round.clone(),
+                result: result.clone(),
+            },
+        });
+        Ok(())
+    }
+
+    fn missing(&self) -> String {
+        self.calls
+            .iter()
+            .flatten()
+            .next()
+            .map(|call| call.id.to_string())
+            .unwrap_or_default()
+    }
+}
+
+fn user_parts(label: &str, content: ContentIn) -> Result<Vec<Part>, ProjectionError> {
+    match content {
+        ContentIn::Text(text) => Ok(vec![Part::Text(text.into())]),
+        ContentIn::Parts(parts) => parts
+            .into_iter()
+            .map(|part| match part.kind.as_str() {
+                "text" => Ok(Part::Text(required(label, "text", "text", part.text)?.into())),
+                "image" => {
+                    let data = required(label, "image", "data", part.data)?;
+                    let data = STANDARD.decode(&data).map_err(|_| ProjectionError::NotAMessage {
+                        root: label.to_owned(),
+                        fault: "an image is not base64".to_owned(),
+                    })?;
+                    let mime_type = required(label, "image", "mimeType", part.mime_type)?;
+                    Ok(Part::Image(Image {
+                        mime_type: mime_type.into(),
+                        data: data.into(),
+                    }))
+                }
+                _ => Err(ProjectionError::UnknownPart {
+                    root: label.to_owned(),
+                    kind: part.kind,
+                }),
+            })
+            .collect(),
+    }
+}
+
+fn assistant(label: &str, content: ContentIn) -> Result<(Assistant, Vec<ToolCall>), ProjectionError> {
+    let parts = match content {
+        ContentIn::Text(text) => {
+            return Ok((
+                Assistant {
+                    text: text.into(),
+                    reasoning: None,
+                    replay: None,
+                },
+                Vec::new(),
+            ));
+        }
+        ContentIn::Parts(parts) => parts,
+    };
+    let mut text = String::new();
+    let mut reasoning: Option<Reasoning> = None;
+    let mut replay = None;
+    let mut calls = Vec::new();
+    for part in parts {
+        match part.kind.as_str() {
+            "text" => text.push_str(&required(label, "text", "text", part.text)?),
+            "reasoning" => {
+                let said = required(label, "reasoning", "text", part.text)?;
+                let own = match part.signature.as_deref() {
+                    Some(signature) => {
+                        open_capsule(signature).map_err(|_| ProjectionError::DamagedReplay {
+                            root: label.to_owned(),
+                        })?
+                    }
+                    None => None,
+                };
+                let foreign_signature = match own {
+                    Some(state) => {
+                        replay = Some(state);
+                        None
+                    }
+                    None => part.signature.map(Arc::from),
+                };
+                reasoning = Some(match reasoning {
+                    None => Reasoning {
+                        text: said.into(),
+                        foreign_signature,
+                    },
+                    Some(earlier) => Reasoning {
+                        text: format!("{}{said}", earlier.text).into(),
+                        foreign_signature: foreign_signature.or(earlier.foreign_signature),
+                    },
+                });
+            }
+            "tool-call" => calls.push(tool_call(label, part)?),
+            _ => {
+                return Err(ProjectionError::UnknownPart {
+                    root: label.to_owned(),
+                    kind: part.kind,
+                });
+            }
+        }
+    }
+    Ok((
+        Assistant {
+            text: text.into(),
+            reasoning,
+            replay,
+        },
+        calls,
+    ))
+}
+
+fn tool_call(label: &str, part: PartIn) -> Result<ToolCall, ProjectionError> {
+    let exact = part
+        .provider_options
+        .and_then(|options| options.cairn)
+        .map(|own| own.arguments_text);
+    let arguments = match exact {
+        Some(text) => text,
+        None => required(label, "tool-call", "args", part.args)?.get().to_owned(),
+    };
+    Ok(ToolCall {
+        id: CallId::new(required(label, "tool-call", "toolCallId", part.tool_call_id)?),
+        name: required(label, "tool-call", "toolName", part.tool_name)?.into(),
+        arguments: arguments.into(),
+    })
+}
+
+fn results(label: &str, content: ContentIn, is_error: bool) -> Result<Vec<ToolResult>, ProjectionError> {
+    let ContentIn::Parts(parts) = content else {
+        return Err(ProjectionError::UnknownPart {
+            root: label.to_owned(),
+            kind: "text".to_owned(),
+        });
+    };
+    parts
+        .into_iter()
+        .map(|part| {
+            if part.kind != "tool-result" {
+                return Err(ProjectionError::UnknownPart {
+                    root: label.to_owned(),
+                    kind: part.kind,
+                });
+            }
+            let call = CallId::new(required(label, "tool-result", "toolCallId", part.tool_call_id)?);
+            let raw = required(label, "tool-result", "result", part.result)?;
+            // A result that another server stored as an object stays the JSON text that it is.
+            let content = serde_json::from_str::<String>(raw.get()).unwrap_or_else(|_| raw.get().to_owned());
+            Ok(ToolResult {
+                call,
+                content: content.into(),
+                is_error,
+            })
+        })
+        .collect()
+}
+
+fn required<T>(label: &str, kind: &str, key: &'static str, value: Option<T>) -> Result<T, ProjectionError> {
+    value.ok_or_else(|| missing(label, kind, key))
+}
+
+fn missing(label: &str, kind: &str, key: &'static str) -> ProjectionError {
+    ProjectionError::MissingKey {
+        root: label.to_owned(),
+        kind: kind.to_owned(),
+        key,
+    }
+}
+
+fn unpaired(label: &str, fault: String) -> ProjectionError {
+    ProjectionError::Unpaired {
+        root: label.to_owned(),
+        fault,
+    }
+}
+
+/// Where the JSON is wrong, without quoting any of it.
+fn describe(error: &serde_json::Error) -> String {
+    format!("JSON error at line {}, column {}", error.line(), error.column())
+}

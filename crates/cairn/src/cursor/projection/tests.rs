@@ -1,0 +1,266 @@
+//! What a client keeps comes back as the same history, byte for byte.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test says what it saw by failing"
+)]
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use super::*;
+use crate::cursor::blob::{Blob, BlobId};
+use crate::model::{
+    Assistant, CallId, HistoryItem, Image, Part, PendingAssistant, Reasoning, ReplayState, ToolCall,
+    ToolResult, UserOrigin, project,
+};
+
+fn user(event: &str, parts: Vec<Part>) -> Arc<HistoryItem> {
+    let origin = UserOrigin::Turn {
+        event_id: event.into(),
+    };
+    let id = crate::cursor::request::message_id(&origin, &parts).unwrap();
+    Arc::new(HistoryItem::User { id, origin, parts })
+}
+
+fn call(id: &str, name: &str, arguments: &str) -> ToolCall {
+    ToolCall {
+        id: CallId::new(id),
+        name: name.into(),
+        arguments: arguments.into(),
+    }
+}
+
+fn result(id: &str, content: &str, is_error: bool) -> Arc<HistoryItem> {
+    Arc::new(HistoryItem::ToolResult(ToolResult {
+        call: CallId::new(id),
+        content: content.into(),
+        is_error,
+    }))
+}
+
+fn said(text: &str) -> Assistant {
+    Assistant {
+        text: text.into(),
+        reasoning: Some(Reasoning {
+            text: "hm \u{1f600}".into(),
+            foreign_signature: None,
+        }),
+        replay: Some(ReplayState {
+            issuer: "api|host|model|key".into(),
+            payload: "{\"a\": 1.0}".into(),
+        }),
+    }
+}
+
+fn assistant(said: Assistant, calls: Vec<ToolCall>) -> Arc<HistoryItem> {
+    let round = (!calls.is_empty()).then(|| crate::model::ToolRoundId::new("round"));
+    Arc::new(HistoryItem::Assistant { said, round, calls })
+}
+
+/// What the client's roots give back, without the identities that only the import makes.
+fn through_the_client(items: &[Arc<HistoryItem>]) -> Vec<HistoryItem> {
+    let roots: Vec<(BlobId, DecodedRoot)> = encode_history(items)
+        .unwrap()
+        .into_iter()
+        .map(|root| (root.id, decode_root(&root.id.to_string(), &root.data).unwrap()))
+        .collect();
+    let messages = import_history(&roots).unwrap();
+    project(&messages)
+        .unwrap()
+        .iter()
+        .map(|item| without_identity(item))
+        .collect()
+}
+
+fn without_identity(item: &HistoryItem) -> HistoryItem {
+    match item.clone() {
+        HistoryItem::Assistant { said, calls, .. } => HistoryItem::Assistant {
+            said,
+            round: None,
+            calls,
+        },
+        other => other,
+    }
+}
+
+#[test]
+fn a_history_comes_back_from_the_clients_roots_exactly() {
+    let image = Image {
+        mime_type: "image/png".into(),
+        data: bytes::Bytes::from_static(&[0, 255, 7]),
+    };
+    let items = vec![
+        user("context", vec![Part::Text("rules".into())]),
+        user(
+            "1",
+            vec![
+                Part::Text("look".into()),
+                Part::Image(image),
+                Part::Text("here".into()),
+            ],
+        ),
+        assistant(
+            said("three"),
+            vec![
+                call("a", "Read", "{ \"z\" : 1.0,\n\"a\":1e3, \"\\u00e9\":\"x\" }"),
+                call("b\nfc_1", "Shell", "{}"),
+                call("c", "Grep", " {\"k\":9007199254740993} "),
+            ],
+        ),
+        result("b\nfc_1", "out\r\n", false),
+        result("a", "", true),
+        result("c", "{\"looks\":\"like json\"}", false),
+        assistant(
+            Assistant {
+                text: "done".into(),
+                ..Default::default()
+            },
+            vec![],
+        ),
+    ];
+    let expected: Vec<HistoryItem> = items.iter().map(|item| without_identity(item)).collect();
+    assert_eq!(through_the_client(&items), expected);
+}
+
+#[test]
+fn equal_items_have_equal_roots_and_old_roots_do_not_depend_on_what_follows() {
+    let items = vec![
+        user("1", vec![Part::Text("go".into())]),
+        assistant(said(""), vec![call("a", "Read", "{}")]),
+        result("a", "r", false),
+    ];
+    let whole = encode_history(&items).unwrap();
+    let first = encode_history(&items[..1]).unwrap();
+    let rest = encode_history(&items[1..]).unwrap();
+    assert_eq!(whole, [first, rest].concat());
+}
+
+#[test]
+fn a_pending_text_holds_the_whole_round_and_its_frozen_time() {
+    let calls = vec![
+        call("a", "StrReplace", "{\"p\": 1}"),
+        call("b", "srv__tool", "{}"),
+    ];
+    let tools: Vec<Arc<str>> = vec!["StrReplace".into(), "srv__tool".into()];
+    let context = PendingContext {
+        model_call_id: "request:0",
+        started_at_ms: 1_700_000_000_123,
+        allowed_tools: &tools,
+        dynamic_tools: &HashSet::from(["srv__tool".into()]),
+    };
+    let json = encode_pending(&said("text"), &calls, &context).unwrap();
+    let pending = decode_pending(&json).unwrap();
+    assert_eq!(
+        pending,
+        PendingAssistant {
+            said: said("text"),
+            calls,
+            started_at_ms: 1_700_000_000_123
+        }
+    );
+    let value: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let contracts = &value["providerOptions"]["cursor"]["pendingToolExecutionContracts"];
+    assert_eq!(
+        contracts,
+        &serde_json::json!({
+            "a": {
+                "toolCallId": "a",
+                "outerToolName": "StrReplace",
+                "toolIdentifier": "STR_REPLACE",
+                "isDynamic": false,
+                "allowedToolNames": ["StrReplace", "srv__tool"],
+            },
+            "b": {
+                "toolCallId": "b",
+                "outerToolName": "srv__tool",
+                "toolIdentifier": "MCP",
+                "isDynamic": true,
+                "allowedToolNames": ["StrReplace", "srv__tool"],
+            },
+        })
+    );
+}
+
+#[test]
+fn official_roots_with_the_same_wire_id_stay_two_rounds() {
+    let batch = |id: &str, path: &str| {
+        format!(
+            r#"{{"id":"1","role":"assistant","extra":7,"content":[{{"type":"reasoning","text":"t","signature":"opaque_{id}"}},{{"type":"tool-call","toolCallId":"{id}","toolName":"Read","args":{{"path":"{path}"}}}}]}}"#
+        )
+    };
+    let answer = |id: &str| {
+        format!(
+            r#"{{"role":"tool","id":"{id}","content":[{{"type":"tool-result","toolCallId":"{id}","toolName":"Read","result":"r"}}]}}"#
+        )
+    };
+    let roots: Vec<(BlobId, DecodedRoot)> = [batch("x", "a"), answer("x"), batch("y", "b"), answer("y")]
+        .into_iter()
+        .map(Blob::new)
+        .map(|blob| (blob.id, decode_root("root", &blob.data).unwrap()))
+        .collect();
+    let messages = import_history(&roots).unwrap();
+    let ids: HashSet<_> = messages.iter().map(|message| message.id.clone()).collect();
+    assert_eq!(ids.len(), 4);
+    let history = project(&messages).unwrap();
+    let rounds: Vec<_> = history
+        .iter()
+        .filter_map(|item| match item.as_ref() {
+            HistoryItem::Assistant { round, said, .. } => {
+                let reasoning = said.reasoning.as_ref().unwrap();
+                assert!(
+                    said.replay.is_none(),
+                    "a foreign signature is no replay state of ours"
+                );
+                Some((
+                    round.clone().unwrap(),
+                    reasoning.foreign_signature.clone().unwrap(),
+                ))
+            }
+            _ => None,
+        })
+        .collect();
+    assert_eq!(rounds.len(), 2);
+    assert_ne!(rounds[0].0, rounds[1].0);
+    assert_eq!((&*rounds[0].1, &*rounds[1].1), ("opaque_x", "opaque_y"));
+}
+
+#[test]
+fn what_cannot_be_read_whole_is_a_named_error() {
+    let check = |json: &str, expected: &str| {
+        let error = decode_root("root", json.as_bytes()).unwrap_err().to_string();
+        assert_eq!(error, expected);
+    };
+    check(
+        "{\"role\":\"user\"",
+        "root root is not a message: JSON error at line 1, column 14",
+    );
+    check(
+        r#"{"role":"developer","content":"x"}"#,
+        r#"root root has the role "developer", which cannot stand here"#,
+    );
+    check(
+        r#"{"role":"user","content":[{"type":"file","data":"x"}]}"#,
+        r#"root root holds a content part of type "file", which cannot be read"#,
+    );
+    check(
+        r#"{"role":"assistant","content":[{"type":"tool-call","toolName":"x","args":{}}]}"#,
+        "a tool-call part of root root has no toolCallId",
+    );
+    check(
+        r#"{"role":"assistant","content":[{"type":"reasoning","text":"","signature":"cairn.replay.1.!!"}]}"#,
+        "the replay state in root root is damaged",
+    );
+    let lonely = [(
+        BlobId::of(b"x"),
+        DecodedRoot::Assistant {
+            said: said(""),
+            calls: vec![call("a", "Read", "{}")],
+        },
+    )];
+    assert!(matches!(
+        import_history(&lonely),
+        Err(ProjectionError::Unpaired { .. })
+    ));
+}

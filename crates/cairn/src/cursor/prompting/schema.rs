@@ -1,0 +1,164 @@
+//! One canonical text for a JSON Schema, whichever way it travelled.
+//!
+//! The same schema arrives with its keys in any order, as a tree of doubles or as JSON text. It goes to the model as
+//! one text: keys sorted, whole numbers as integers. Must never know: what the schema describes.
+
+use std::fmt::Write as _;
+
+use serde_json::{Map, Value};
+
+/// Why something is no usable schema of a tool's arguments.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum SchemaFault {
+    /// The root is not a JSON object, or says that arguments are something else than one.
+    #[error("its input schema does not describe an object")]
+    NotAnObject,
+    /// A number that JSON cannot hold.
+    #[error("its input schema holds a number that is not finite")]
+    NotFinite,
+    /// The text is not JSON.
+    #[error("its input schema is not valid JSON")]
+    NotJson,
+}
+
+/// The canonical text of a tool's input schema.
+///
+/// Arguments are always an object, so a root that leaves `type` or `properties` out gets them: endpoints refuse a
+/// tool without them.
+pub fn canonical_schema(schema: Value) -> Result<String, SchemaFault> {
+    let Value::Object(mut root) = schema else {
+        return Err(SchemaFault::NotAnObject);
+    };
+    match root.get("type") {
+        None => {
+            root.insert("type".to_owned(), Value::from("object"));
+        }
+        Some(kind) if kind == "object" => {}
+        Some(_) => return Err(SchemaFault::NotAnObject),
+    }
+    root.entry("properties")
+        .or_insert_with(|| Value::Object(Map::new()));
+    let mut out = String::new();
+    write_object(&mut out, &root)?;
+    Ok(out)
+}
+
+fn write_value(out: &mut String, value: &Value) -> Result<(), SchemaFault> {
+    match value {
+        Value::Null | Value::Bool(_) | Value::String(_) => {
+            let _ = write!(out, "{value}");
+        }
+        Value::Number(number) => out.push_str(&canonical_number(&number.to_string())?),
+        Value::Array(items) => {
+            out.push('[');
+            for (index, item) in items.iter().enumerate() {
+                if index > 0 {
+                    out.push(',');
+                }
+                write_value(out, item)?;
+            }
+            out.push(']');
+        }
+        Value::Object(object) => write_object(out, object)?,
+    }
+    Ok(())
+}
+
+fn write_object(out: &mut String, object: &Map<String, Value>) -> Result<(), SchemaFault> {
+    let mut entries: Vec<(&String, &Value)> = object.iter().collect();
+    entries.sort_by_key(|(key, _)| *key);
+    out.push('{');
+    for (index, (key, value)) in entries.into_iter().enumerate() {
+        if index > 0 {
+            out.push(',');
+        }
+        let _ = write!(out, "{}:", Value::String(key.clone()));
+        write_value(out, value)?;
+    }
+    out.push('}');
+    Ok(())
+}
+
+/// A number's canonical text. Digits that came as an integer stay, however many: a double would lose some of them.
+fn canonical_number(text: &str) -> Result<String, SchemaFault> {
+    if !text.contains(['.', 'e', 'E']) {
+        return Ok(if text == "-0" {
+            "0".to_owned()
+        } else {
+            text.to_owned()
+        });
+    }
+    let number: f64 = text.parse().map_err(|_| SchemaFault::NotJson)?;
+    if !number.is_finite() {
+        return Err(SchemaFault::NotFinite);
+    }
+    // Rust prints a double in plain decimals, without exponent: a whole one gets no fraction and loses no digit.
+    Ok(if number == 0.0 {
+        "0".to_owned()
+    } else {
+        number.to_string()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    fn canonical(text: &str) -> String {
+        canonical_schema(serde_json::from_str(text).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn whole_numbers_print_as_integers_and_fractions_stay() {
+        let check = |number: &str, expected: &str| {
+            let schema = format!(r#"{{"type":"object","properties":{{"a":{{"minimum":{number}}}}}}}"#);
+            let expected = format!(r#"{{"properties":{{"a":{{"minimum":{expected}}}}},"type":"object"}}"#);
+            assert_eq!(canonical(&schema), expected);
+        };
+        check("1.0", "1");
+        check("0.0", "0");
+        check("-0.0", "0");
+        check("-0", "0");
+        check("-3.0", "-3");
+        check("64", "64");
+        check("1e3", "1000");
+        check("1e21", "1000000000000000000000");
+        check("1e22", "10000000000000000000000");
+        check("9007199254740993", "9007199254740993");
+        check("123456789012345678901234567890", "123456789012345678901234567890");
+        check("1.5", "1.5");
+        check("0.5", "0.5");
+        check("2.50", "2.5");
+        check("1e-7", "0.0000001");
+    }
+
+    #[test]
+    fn keys_are_sorted_at_every_depth_and_lists_keep_their_order() {
+        assert_eq!(
+            canonical(
+                r#"{"type":"object","properties":{"b":{"enum":[2.5,1.0,"x"],"anyOf":[{"z":1,"a":null}]},"a":{}},"required":["b","a"]}"#
+            ),
+            r#"{"properties":{"a":{},"b":{"anyOf":[{"a":null,"z":1}],"enum":[2.5,1,"x"]}},"required":["b","a"],"type":"object"}"#
+        );
+    }
+
+    #[test]
+    fn strings_keep_their_text() {
+        assert_eq!(
+            canonical(r#"{"description":"1.0 \"é\" \n","type":"object","properties":{}}"#),
+            r#"{"description":"1.0 \"é\" \n","properties":{},"type":"object"}"#
+        );
+    }
+
+    #[test]
+    fn the_root_is_an_object() {
+        assert_eq!(canonical("{}"), r#"{"properties":{},"type":"object"}"#);
+        let fault = |text: &str| canonical_schema(serde_json::from_str(text).unwrap());
+        assert_eq!(fault(r#"{"type":"string"}"#), Err(SchemaFault::NotAnObject));
+        assert_eq!(fault("[]"), Err(SchemaFault::NotAnObject));
+        assert_eq!(fault("null"), Err(SchemaFault::NotAnObject));
+        assert_eq!(fault(r#"{"minimum":1e999}"#), Err(SchemaFault::NotFinite));
+    }
+}

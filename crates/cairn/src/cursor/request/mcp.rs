@@ -1,0 +1,290 @@
+//! The MCP tools that a request offers, wherever in it they stand.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
+use prost_types::value::Kind;
+use serde_json::{Map, Number, Value};
+
+use super::RequestError;
+use crate::cursor::prompting::{McpTool, SchemaFault, canonical_schema};
+use crate::cursor::proto::agent::{McpToolDefinition, McpTools, RequestContext};
+
+/// Collects the MCP tools of a run, one for each pair of server and tool, sorted by that pair.
+///
+/// The same tool may stand in the run request, in the context's definitions and in the context's descriptors; what
+/// stands first in this order is taken. A descriptor without a schema describes no tool that could be offered.
+pub fn collect_mcp_tools(
+    offered: Option<&McpTools>,
+    context: Option<&RequestContext>,
+) -> Result<Vec<McpTool>, RequestError> {
+    let mut tools: BTreeMap<(String, String), McpTool> = BTreeMap::new();
+    let definitions = offered.iter().flat_map(|offered| &offered.mcp_tools);
+    for definition in definitions.chain(context.iter().flat_map(|context| &context.tools)) {
+        let key = (
+            definition.provider_identifier.clone(),
+            definition.tool_name.clone(),
+        );
+        if let Entry::Vacant(slot) = tools.entry(key) {
+            slot.insert(from_definition(definition)?);
+        }
+    }
+    let options = context.and_then(|context| context.mcp_file_system_options.as_ref());
+    for server in options.iter().flat_map(|options| &options.mcp_descriptors) {
+        for tool in &server.tools {
+            match tools.entry((server.server_identifier.clone(), tool.tool_name.clone())) {
+                Entry::Occupied(mut slot) => {
+                    slot.get_mut().server_identifier = Some(server.server_identifier.as_str().into());
+                }
+                Entry::Vacant(slot) => {
+                    let fault = |fault| fault_of(&server.server_identifier, &tool.tool_name, fault);
+                    let Some(schema) = schema(tool.input_schema_json.as_deref(), tool.input_schema.as_ref())
+                        .map_err(fault)?
+                    else {
+                        continue;
+                    };
+                    slot.insert(McpTool {
+                        provider_identifier: server.server_identifier.as_str().into(),
+                        server_identifier: Some(server.server_identifier.as_str().into()),
+                        tool_name: tool.tool_name.as_str().into(),
+                        client_name: "".into(),
+                        description: tool.description.as_deref().unwrap_or_default().into(),
+                        input_schema: schema.into(),
+                    });
+                }
+            }
+        }
+    }
+    let nameless = tools.keys().find(|(_, tool)| tool.is_empty());
+    match nameless {
+        Some((server, _)) => Err(RequestError::McpTool {
+            server: server.clone(),
+            tool: String::new(),
+            fault: "it has no name".to_owned(),
+        }),
+        None => Ok(tools.into_values().collect()),
+    }
+}
+
+fn from_definition(definition: &McpToolDefinition) -> Result<McpTool, RequestError> {
+    let schema = schema(
+        definition.input_schema_json.as_deref(),
+        definition.input_schema.as_ref(),
+    )
+    // Without any schema a tool's arguments are an object of which nothing is said.
+    .and_then(|schema| schema.map_or_else(|| canonical_schema(Value::Object(Map::new())), Ok))
+    .map_err(|fault| fault_of(&definition.provider_identifier, &definition.tool_name, fault))?;
+    Ok(McpTool {
+        provider_identifier: definition.provider_identifier.as_str().into(),
+        server_identifier: None,
+        tool_name: definition.tool_name.as_str().into(),
+        client_name: definition.name.as_str().into(),
+        description: definition.description.as_str().into(),
+        input_schema: schema.into(),
+    })
+}
+
+fn fault_of(server: &str, tool: &str, fault: SchemaFault) -> RequestError {
+    RequestError::McpTool {
+        server: server.to_owned(),
+        tool: tool.to_owned(),
+        fault: fault.to_string(),
+    }
+}
+
+/// The canonical schema text. JSON text is taken before the tree: it holds numbers that a double cannot.
+fn schema(json: Option<&str>, tree: Option<&prost_types::Value>) -> Result<Option<String>, SchemaFault> {
+    let value = match (json.filter(|json| !json.trim().is_empty()), tree) {
+        (Some(json), _) => serde_json::from_str(json).map_err(|_| SchemaFault::NotJson)?,
+        (None, Some(tree)) => from_tree(tree)?,
+        (None, None) => return Ok(None),
+    };
+    canonical_schema(value).map(Some)
+}
+
+fn from_tree(tree: &prost_types::Value) -> Result<Value, SchemaFault> {
+    Ok(match &tree.kind {
+        None | Some(Kind::NullValue(_)) => Value::Null,
+        Some(Kind::BoolValue(value)) => Value::Bool(*value),
+        Some(Kind::StringValue(value)) => Value::String(value.clone()),
+        Some(Kind::NumberValue(value)) => Number::from_f64(*value)
+            .map(Value::Number)
+            .ok_or(SchemaFault::NotFinite)?,
+        Some(Kind::ListValue(list)) => {
+            Value::Array(list.values.iter().map(from_tree).collect::<Result<_, _>>()?)
+        }
+        Some(Kind::StructValue(object)) => {
+            let field = |(key, value): (&String, &prost_types::Value)| Ok((key.clone(), from_tree(value)?));
+            Value::Object(object.fields.iter().map(field).collect::<Result<_, _>>()?)
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+    use crate::cursor::proto::agent::{McpDescriptor, McpFileSystemOptions, McpToolDescriptor};
+
+    fn number(value: f64) -> prost_types::Value {
+        prost_types::Value {
+            kind: Some(Kind::NumberValue(value)),
+        }
+    }
+
+    fn text(value: &str) -> prost_types::Value {
+        prost_types::Value {
+            kind: Some(Kind::StringValue(value.to_owned())),
+        }
+    }
+
+    fn list(values: Vec<prost_types::Value>) -> prost_types::Value {
+        prost_types::Value {
+            kind: Some(Kind::ListValue(prost_types::ListValue { values })),
+        }
+    }
+
+    fn object(fields: Vec<(&str, prost_types::Value)>) -> prost_types::Value {
+        let fields = fields.into_iter().map(|(key, value)| (key.to_owned(), value));
+        prost_types::Value {
+            kind: Some(Kind::StructValue(prost_types::Struct {
+                fields: fields.collect(),
+            })),
+        }
+    }
+
+    fn definition(server: &str, tool: &str) -> McpToolDefinition {
+        McpToolDefinition {
+            name: format!("{server}-{tool}"),
+            provider_identifier: server.to_owned(),
+            tool_name: tool.to_owned(),
+            description: format!("{tool} of {server}"),
+            ..McpToolDefinition::default()
+        }
+    }
+
+    fn offered(definitions: Vec<McpToolDefinition>) -> McpTools {
+        McpTools {
+            mcp_tools: definitions,
+        }
+    }
+
+    #[test]
+    fn a_tree_of_doubles_and_json_text_give_the_same_schema() {
+        let paths = object(vec![
+            ("minItems", number(1.0)),
+            ("maxLength", number(64.0)),
+            ("minimum", number(0.0)),
+            ("default", number(1.5)),
+            ("examples", list(vec![number(1.0)])),
+            ("multipleOf", number(0.5)),
+            ("enum", list(vec![number(1.0), number(2.5)])),
+            ("maximum", number(1e21)),
+        ]);
+        let tree = object(vec![
+            ("type", text("object")),
+            ("properties", object(vec![("rootPaths", paths)])),
+        ]);
+        let json = r#"{"properties":{"rootPaths":{"maximum":1e21,"enum":[1,2.5],"multipleOf":0.5,"examples":[1],
+            "default":1.5,"minimum":0,"maxLength":64.0,"minItems":1}},"type":"object"}"#;
+        let expected = r#"{"properties":{"rootPaths":{"default":1.5,"enum":[1,2.5],"examples":[1],"maxLength":64,"maximum":1000000000000000000000,"minItems":1,"minimum":0,"multipleOf":0.5}},"type":"object"}"#;
+        let check = |json: Option<&str>, tree: Option<prost_types::Value>| {
+            let definition = McpToolDefinition {
+                input_schema: tree,
+                input_schema_json: json.map(str::to_owned),
+                ..definition("a", "t")
+            };
+            let tools = collect_mcp_tools(Some(&offered(vec![definition])), None).unwrap();
+            assert_eq!(&*tools[0].input_schema, expected);
+        };
+        check(None, Some(tree.clone()));
+        check(Some(json), None);
+        check(Some(json), Some(object(vec![("type", text("object"))])));
+        check(Some(""), Some(tree));
+    }
+
+    #[test]
+    fn one_tool_from_three_places_is_one_tool() {
+        let context = RequestContext {
+            tools: vec![
+                McpToolDefinition {
+                    description: "from the context".to_owned(),
+                    ..definition("a", "t")
+                },
+                definition("b", "t"),
+            ],
+            mcp_file_system_options: Some(McpFileSystemOptions {
+                mcp_descriptors: vec![McpDescriptor {
+                    server_identifier: "a".to_owned(),
+                    tools: vec![
+                        McpToolDescriptor {
+                            tool_name: "t".to_owned(),
+                            ..McpToolDescriptor::default()
+                        },
+                        McpToolDescriptor {
+                            tool_name: "described".to_owned(),
+                            description: Some("d".to_owned()),
+                            input_schema_json: Some("{}".to_owned()),
+                            ..McpToolDescriptor::default()
+                        },
+                        McpToolDescriptor {
+                            tool_name: "schemaless".to_owned(),
+                            ..McpToolDescriptor::default()
+                        },
+                    ],
+                    ..McpDescriptor::default()
+                }],
+                ..McpFileSystemOptions::default()
+            }),
+            ..RequestContext::default()
+        };
+        let tools = collect_mcp_tools(Some(&offered(vec![definition("a", "t")])), Some(&context)).unwrap();
+        let seen: Vec<_> = tools
+            .iter()
+            .map(|tool| {
+                (
+                    &*tool.provider_identifier,
+                    &*tool.tool_name,
+                    &*tool.client_name,
+                    &*tool.description,
+                    tool.server_identifier.as_deref(),
+                )
+            })
+            .collect();
+        assert_eq!(
+            seen,
+            [
+                ("a", "described", "", "d", Some("a")),
+                ("a", "t", "a-t", "t of a", Some("a")),
+                ("b", "t", "b-t", "t of b", None),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_tool_that_cannot_be_offered_is_named() {
+        let check = |definition: McpToolDefinition, expected: &str| {
+            let error = collect_mcp_tools(Some(&offered(vec![definition])), None).unwrap_err();
+            assert_eq!(error.to_string(), expected);
+        };
+        check(
+            McpToolDefinition {
+                input_schema_json: Some("{".to_owned()),
+                ..definition("a", "t")
+            },
+            r#"MCP server "a", tool "t": its input schema is not valid JSON; mend the server, or disable the tool"#,
+        );
+        check(
+            McpToolDefinition {
+                input_schema: Some(object(vec![("minimum", number(f64::NAN))])),
+                ..definition("a", "t")
+            },
+            r#"MCP server "a", tool "t": its input schema holds a number that is not finite; mend the server, or disable the tool"#,
+        );
+        check(
+            definition("a", ""),
+            r#"MCP server "a", tool "": it has no name; mend the server, or disable the tool"#,
+        );
+    }
+}

@@ -1,0 +1,333 @@
+//! One Cursor request, read once and completely, becomes a prepared run and the client's frontier.
+//!
+//! Everything is fetched and checked here: after this, nobody reads the request again. Must never know: how the run
+//! goes on.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use jiff::Timestamp;
+use prost::Message as _;
+
+use super::context_link::ContextLink;
+use super::{
+    Mode, RuntimeInput, TurnEvent, collect_mcp_tools, compile_request_context, compile_runtime_message,
+    event_id, initial_messages, model_spec, needed_blobs,
+};
+use crate::clock;
+use crate::cursor::actor::CursorContext;
+use crate::cursor::blob::{BlobId, InvalidBlobId};
+use crate::cursor::blob_sync::BlobSync;
+use crate::cursor::checkpoint::{ClientState, Frontier, TurnStart};
+use crate::cursor::inbox::ParentReference;
+use crate::cursor::projection::{DecodedRoot, ProjectionError, decode_pending, decode_root, import_history};
+use crate::cursor::prompting::{McpDirectory, compile_prompt};
+use crate::cursor::proto::agent::{
+    AgentConversationTurnStructure, AgentRunRequest, ConversationTurnStructure, RequestContext, TodoItem,
+    UserMessage, conversation_action, conversation_turn_structure,
+};
+use crate::cursor::tools::{McpTool, ToolRuntimeConfig};
+use crate::model::{
+    CallId, ConversationId, Message, ParentCall, PreparedRun, RevisionId, RunAction, RunFailure, RunId,
+    RunKind,
+};
+use crate::provider::Provider;
+
+/// What a request became.
+#[derive(Debug)]
+pub struct Prepared {
+    /// For the run core.
+    pub run: PreparedRun,
+    /// The model's endpoint.
+    pub provider: Arc<dyn Provider>,
+    /// Where the client's state stands.
+    pub frontier: Frontier,
+    /// For the tool runtime.
+    pub tools: ToolRuntimeConfig,
+}
+
+/// The id of the run that serves a request.
+pub fn run_id(request_id: &str) -> RunId {
+    RunId::new(format!("cursor:{request_id}"))
+}
+
+/// Reads a request completely: its model, state, context, tools and messages.
+///
+/// # Errors
+/// A protocol failure for whatever the client got wrong, a provider failure for a model that cannot do what is
+/// asked, a store or client failure where those fail.
+pub async fn prepare(
+    request_id: &str,
+    parent: Option<ParentReference>,
+    request: AgentRunRequest,
+    context: &CursorContext,
+    blobs: &BlobSync,
+    link: &ContextLink,
+) -> Result<Prepared, RunFailure> {
+    let conversation = match request.conversation_id.as_deref() {
+        Some(id) if !id.is_empty() => ConversationId::new(id),
+        _ => return Err(protocol("the run_request names no conversation_id")),
+    };
+    let model = model_spec(
+        request.requested_model.as_ref(),
+        request.model_details.as_ref(),
+        &context.models,
+    )?;
+    let provider = context
+        .router
+        .route(&model.model_id)
+        .ok_or_else(|| RunFailure::Store(format!("model {} has no endpoint", model.model_id)))?;
+
+    let state =
+        ClientState::decode(&request.conversation_state.clone().unwrap_or_default()).map_err(protocol)?;
+    let prefetched = request
+        .pre_fetched_blobs
+        .iter()
+        .map(|blob| Ok((BlobId::from_wire(&blob.id)?, blob.value.clone())))
+        .collect::<Result<Vec<_>, InvalidBlobId>>()
+        .map_err(protocol)?;
+    blobs.offer(prefetched);
+    blobs.note_held(
+        state
+            .roots
+            .iter()
+            .chain(&state.turns)
+            .chain(&state.todos)
+            .copied(),
+    );
+    let base = base_revision(&conversation, &state, context, blobs).await?;
+    let pending = state
+        .pending
+        .first()
+        .map(|json| decode_pending(json))
+        .transpose()
+        .map_err(protocol)?;
+
+    let action = request.action.and_then(|action| action.action);
+    let (action, user_message, given_context) = match action {
+        Some(conversation_action::Action::UserMessageAction(action)) => {
+            let raw = action
+                .user_message
+                .ok_or_else(|| protocol("the user_message_action has no user_message"))?;
+            let message = UserMessage::decode(raw.clone()).map_err(protocol)?;
+            (ActionKind::Start, Some((raw, message)), action.request_context)
+        }
+        Some(conversation_action::Action::ResumeAction(action)) => {
+            (ActionKind::Resume, None, action.request_context)
+        }
+        Some(conversation_action::Action::CancelAction(_)) => {
+            return Err(protocol("a cancel_action cannot start a run"));
+        }
+        None => {
+            return Err(protocol(
+                "the run_request has no action that this version of cairn knows",
+            ));
+        }
+    };
+    let mode = match &user_message {
+        Some((_, message)) => Mode::from_wire(message.mode)?,
+        None => Mode::from_wire(state.mode.unwrap_or_default())?,
+    };
+    let request_context = match given_context {
+        Some(given) => given,
+        None => link.request().await?,
+    };
+    let offered = collect_mcp_tools(request.mcp_tools.as_ref(), Some(&request_context))?;
+    let compiled = compile_prompt(&context.prompts, mode, &offered)?;
+    let prompt = Arc::new(compiled.spec);
+    let turn = match &user_message {
+        Some((raw, _)) => TurnStart::New {
+            user_message: raw.clone(),
+            request_id: request_id.to_owned(),
+        },
+        None => TurnStart::Continued(last_turn(&state, blobs).await?),
+    };
+    let action = match (&action, &user_message) {
+        (ActionKind::Start, Some((_, message))) => RunAction::Start {
+            interrupted: pending,
+            messages: new_messages(request_id, mode, message, &request_context, &base, context, blobs)
+                .await?,
+        },
+        _ => RunAction::Resume { pending },
+    };
+    let mode = mode.to_wire().into();
+    let frontier = Frontier::new(&state, &prompt.instructions, mode, turn).map_err(defect)?;
+    let environment = request_context.env.as_ref();
+    let tools = ToolRuntimeConfig {
+        conversation_id: conversation.to_string(),
+        offered: prompt.tools.iter().map(|tool| tool.name.clone()).collect(),
+        mcp: callable(&compiled.mcp),
+        todos: todos(&state, blobs).await?,
+        working_directory: None,
+        terminals_folder: environment
+            .map(|env| env.terminals_folder.clone())
+            .filter(|path| !path.is_empty()),
+    };
+    Ok(Prepared {
+        run: PreparedRun {
+            id: run_id(request_id),
+            conversation,
+            kind: run_kind(request.subagent_type_name, parent),
+            model: Arc::new(model),
+            prompt,
+            base,
+            action,
+        },
+        provider,
+        frontier,
+        tools,
+    })
+}
+
+enum ActionKind {
+    Start,
+    Resume,
+}
+
+/// The revision that the client's roots stand for: known from their digest, or imported from the blobs themselves.
+async fn base_revision(
+    conversation: &ConversationId,
+    state: &ClientState,
+    context: &CursorContext,
+    blobs: &BlobSync,
+) -> Result<RevisionId, RunFailure> {
+    let store = &context.services.store;
+    if state.roots.is_empty() {
+        return Ok(store.empty_revision(conversation).await?);
+    }
+    let digest = Frontier::digest_of(&state.roots);
+    if let Some(revision) = store.revision_of_state(conversation, digest).await? {
+        return Ok(revision);
+    }
+    let data = blobs.fetch(&state.roots, "root_prompt_messages_json").await?;
+    let mut roots = state.roots.iter().zip(&data);
+    match roots.next() {
+        Some((id, first)) if matches!(decode_root(&id.to_string(), first), Ok(DecodedRoot::System)) => {}
+        _ => {
+            return Err(protocol(
+                "the conversation state does not begin with a system root",
+            ));
+        }
+    }
+    let decoded = roots
+        .map(|(id, bytes)| Ok((*id, decode_root(&id.to_string(), bytes)?)))
+        .collect::<Result<Vec<_>, ProjectionError>>()
+        .map_err(protocol)?;
+    let messages = import_history(&decoded).map_err(protocol)?;
+    let revision = store.import(conversation, &messages).await?;
+    store.record_state(conversation, digest, &revision).await?;
+    tracing::info!(conversation = %conversation, messages = messages.len(), "history taken over from the client");
+    Ok(revision)
+}
+
+/// The messages that this turn adds: the request context if it changed, then what the person said.
+async fn new_messages(
+    request_id: &str,
+    mode: Mode,
+    message: &UserMessage,
+    request_context: &RequestContext,
+    base: &RevisionId,
+    context: &CursorContext,
+    blobs: &BlobSync,
+) -> Result<Vec<Message>, RunFailure> {
+    let mut fetched = HashMap::new();
+    for need in needed_blobs(message) {
+        let id = BlobId::from_wire(&need.id).map_err(protocol)?;
+        fetched.insert(need.id, fetch_one(blobs, id, "selected_context").await?);
+    }
+    let now = i64::try_from(clock::unix_ms())
+        .ok()
+        .and_then(|ms| Timestamp::from_millisecond(ms).ok());
+    let runtime = compile_runtime_message(
+        &context.prompts,
+        &RuntimeInput {
+            mode,
+            user_message: message,
+            now: now.ok_or_else(|| defect("the system clock is out of range"))?,
+            time_zone: request_context.env.as_ref().map(|env| env.time_zone.as_str()),
+            mode_reminder: None,
+            blobs: &|id| fetched.get(id).cloned(),
+        },
+    )?;
+    let history = context.services.store.history(base).await?;
+    let compiled = compile_request_context(request_context);
+    let event = TurnEvent {
+        id: event_id(message, request_id),
+        context: compiled.as_deref(),
+        runtime,
+    };
+    Ok(initial_messages(history.iter().map(AsRef::as_ref), event))
+}
+
+/// The MCP tools as the runtime calls them, by the names that the model uses.
+fn callable(directory: &McpDirectory) -> BTreeMap<Arc<str>, McpTool> {
+    directory
+        .iter()
+        .map(|(name, tool)| {
+            let server = tool.server_identifier.as_deref().unwrap_or_default();
+            let tool = McpTool {
+                name: tool.client_name.to_string(),
+                provider_identifier: tool.provider_identifier.to_string(),
+                server_identifier: server.to_owned(),
+                tool_name: tool.tool_name.to_string(),
+            };
+            (name.clone(), tool)
+        })
+        .collect()
+}
+
+/// The turn that a resumed run goes on with.
+async fn last_turn(
+    state: &ClientState,
+    blobs: &BlobSync,
+) -> Result<AgentConversationTurnStructure, RunFailure> {
+    let last = state
+        .turns
+        .last()
+        .ok_or_else(|| protocol("a resume_action needs a state with a turn"))?;
+    let data = fetch_one(blobs, *last, "turns").await?;
+    match ConversationTurnStructure::decode(data).map_err(protocol)?.turn {
+        Some(conversation_turn_structure::Turn::AgentConversationTurn(turn)) => Ok(turn),
+        None => Err(protocol(
+            "the last turn of the state is no agent turn and cannot be resumed",
+        )),
+    }
+}
+
+async fn todos(state: &ClientState, blobs: &BlobSync) -> Result<Vec<TodoItem>, RunFailure> {
+    let data = blobs.fetch(&state.todos, "todos").await?;
+    data.into_iter()
+        .map(|data| TodoItem::decode(data).map_err(protocol))
+        .collect()
+}
+
+async fn fetch_one(blobs: &BlobSync, id: BlobId, what: &'static str) -> Result<Bytes, RunFailure> {
+    Ok(blobs
+        .fetch(&[id], what)
+        .await?
+        .into_iter()
+        .next()
+        .unwrap_or_default())
+}
+
+fn run_kind(subagent_type: Option<String>, parent: Option<ParentReference>) -> RunKind {
+    match subagent_type.filter(|kind| !kind.is_empty()) {
+        None => RunKind::Main,
+        Some(kind) => RunKind::Subagent {
+            kind: kind.into(),
+            parent: parent.map(|parent| ParentCall {
+                run: run_id(&parent.request_id),
+                call: CallId::new(parent.tool_call_id),
+            }),
+        },
+    }
+}
+
+fn protocol(error: impl ToString) -> RunFailure {
+    RunFailure::Protocol(error.to_string())
+}
+
+fn defect(error: impl std::fmt::Display) -> RunFailure {
+    RunFailure::Store(format!("the client's state could not be taken up: {error}"))
+}

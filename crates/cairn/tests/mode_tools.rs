@@ -1,0 +1,212 @@
+//! The tools that each mode gives to the model: names, order and schemas, static ones first, MCP ones after them.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    missing_docs,
+    reason = "tests"
+)]
+
+use cairn::cursor::prompting::{CompiledPrompt, McpTool, PromptAssets, compile_prompt};
+use cairn::cursor::proto::agent::{McpToolDefinition, McpTools};
+use cairn::cursor::request::{Mode, RequestError, collect_mcp_tools};
+
+const AGENT: [&str; 8] = [
+    "Shell",
+    "Grep",
+    "Delete",
+    "TodoWrite",
+    "StrReplace",
+    "Write",
+    "Read",
+    "Glob",
+];
+
+fn compile(mode: Mode, tools: &[McpTool]) -> CompiledPrompt {
+    compile_prompt(&PromptAssets::load().unwrap(), mode, tools).unwrap()
+}
+
+fn names(prompt: &CompiledPrompt) -> Vec<&str> {
+    prompt.spec.tools.iter().map(|tool| &*tool.name).collect()
+}
+
+fn offer(definitions: &[(&str, &str, &str, &str)]) -> Vec<McpTool> {
+    let definitions = definitions
+        .iter()
+        .map(|(server, tool, description, schema)| McpToolDefinition {
+            name: format!("{server}-{tool}"),
+            provider_identifier: (*server).to_owned(),
+            tool_name: (*tool).to_owned(),
+            description: (*description).to_owned(),
+            input_schema_json: Some((*schema).to_owned()),
+            ..McpToolDefinition::default()
+        });
+    let offered = McpTools {
+        mcp_tools: definitions.collect(),
+    };
+    collect_mcp_tools(Some(&offered), None).unwrap()
+}
+
+#[test]
+fn each_mode_has_its_tools_in_the_order_of_the_agents_list() {
+    assert_eq!(names(&compile(Mode::Agent, &[])), AGENT);
+    assert_eq!(names(&compile(Mode::Ask, &[])), ["Grep", "Read", "Glob"]);
+    assert_eq!(
+        names(&compile(Mode::Plan, &[])),
+        ["Grep", "TodoWrite", "Read", "Glob"]
+    );
+    assert_eq!(names(&compile(Mode::Debug, &[])), AGENT);
+    assert_eq!(names(&compile(Mode::Multitask, &[])), AGENT);
+}
+
+/// What the model is told of the tools is the head of every cached prefix: a change here must be meant.
+#[test]
+fn the_agents_tools_go_out_as_recorded() {
+    let prompt = compile(Mode::Agent, &[]);
+    let mut actual = String::new();
+    for tool in &prompt.spec.tools {
+        actual += &format!("## {}\n{}\n{}\n\n", tool.name, tool.description, tool.parameters);
+    }
+    let recorded = include_str!("fixtures/agent_tools.txt");
+    assert!(
+        actual == recorded,
+        "the tools differ from tests/fixtures/agent_tools.txt; if that is meant, record this:\n{actual}"
+    );
+}
+
+#[test]
+fn a_tool_is_the_same_in_every_mode() {
+    let agent = compile(Mode::Agent, &[]);
+    for mode in Mode::ALL {
+        for tool in compile(mode, &[]).spec.tools {
+            assert!(agent.spec.tools.contains(&tool), "{mode:?} {}", tool.name);
+        }
+    }
+}
+
+#[test]
+fn instructions_differ_by_mode_and_by_nothing_else() {
+    let tools = offer(&[("a", "t", "d", "{}")]);
+    let mut seen = std::collections::BTreeSet::new();
+    for mode in Mode::ALL {
+        let bare = compile(mode, &[]);
+        assert_eq!(bare.spec.instructions, compile(mode, &tools).spec.instructions);
+        assert!(seen.insert(bare.spec.instructions));
+    }
+}
+
+#[test]
+fn mcp_tools_follow_the_static_ones_whatever_their_order_or_key_order() {
+    let here = offer(&[
+        (
+            "a",
+            "x",
+            "ax",
+            r#"{"type":"object","properties":{"p":{"type":"string","minLength":1}},"required":["p"]}"#,
+        ),
+        ("b", "x", "bx", "{}"),
+        ("c", "y", "cy", "{}"),
+    ]);
+    let mut there = offer(&[
+        ("c", "y", "cy", r#"{"properties":{},"type":"object"}"#),
+        (
+            "a",
+            "x",
+            "ax",
+            r#"{"required":["p"],"properties":{"p":{"minLength":1.0,"type":"string"}},"type":"object"}"#,
+        ),
+        ("b", "x", "bx", r#"{"type":"object"}"#),
+    ]);
+    there.reverse();
+    for mode in Mode::ALL {
+        let (one, other) = (compile(mode, &here), compile(mode, &there));
+        assert_eq!(one, other);
+        let bare = compile(mode, &[]);
+        let (statics, dynamics) = one.spec.tools.split_at(bare.spec.tools.len());
+        assert_eq!(statics, bare.spec.tools);
+        let dynamics: Vec<&str> = dynamics.iter().map(|tool| &*tool.name).collect();
+        assert_eq!(dynamics, ["a__x", "b__x", "c__y"]);
+    }
+}
+
+#[test]
+fn another_server_renames_nothing() {
+    let alone = compile(
+        Mode::Agent,
+        &offer(&[("a__b", "c", "", "{}"), ("a", "Shell", "", "{}")]),
+    );
+    let crowd = offer(&[
+        ("a", "b__c", "", "{}"),
+        ("a__b", "c", "", "{}"),
+        ("a", "Shell", "", "{}"),
+        ("a b", "c", "", "{}"),
+    ]);
+    let crowd = compile(Mode::Agent, &crowd);
+    for name in names(&alone) {
+        assert!(names(&crowd).contains(&name), "{name}");
+    }
+    for (name, tool) in alone.mcp.iter() {
+        assert_eq!(crowd.mcp.get(name), Some(tool));
+    }
+}
+
+#[test]
+fn every_name_leads_back_to_its_server_and_tool_and_none_shadows_a_static_tool() {
+    let long = "t".repeat(70);
+    let other = format!("{long}2");
+    let pairs = [
+        ("enterprise-database-management", long.as_str()),
+        ("enterprise-database-management", other.as_str()),
+        ("a", "execute_sql"),
+        ("b", "execute_sql"),
+        ("", "Shell"),
+        ("my.server", "Shell"),
+        ("a/b c", "查询"),
+        ("x__y", "z"),
+    ];
+    let definitions: Vec<_> = pairs.iter().map(|(s, t)| (*s, *t, "", "{}")).collect();
+    let prompt = compile(Mode::Agent, &offer(&definitions));
+    let all = names(&prompt);
+    let unique: std::collections::BTreeSet<&str> = all.iter().copied().collect();
+    assert_eq!(unique.len(), all.len());
+    assert_eq!(all[..AGENT.len()], AGENT);
+    for name in AGENT {
+        assert_eq!(prompt.mcp.get(name), None);
+    }
+    let mut back: Vec<(&str, &str)> = all[AGENT.len()..]
+        .iter()
+        .map(|name| {
+            let fits = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+            assert!((1..=64).contains(&name.len()) && name.chars().all(fits), "{name}");
+            let tool = prompt.mcp.get(name).unwrap();
+            assert_eq!(
+                *tool.client_name,
+                format!("{}-{}", tool.provider_identifier, tool.tool_name)
+            );
+            (&*tool.provider_identifier, &*tool.tool_name)
+        })
+        .collect();
+    back.sort_unstable();
+    let mut expected = pairs.to_vec();
+    expected.sort_unstable();
+    assert_eq!(back, expected);
+}
+
+#[test]
+fn one_tool_twice_is_refused() {
+    let twice = [
+        offer(&[("a", "t", "", "{}")]),
+        offer(&[("a", "t", "other", "{}")]),
+    ]
+    .concat();
+    let result = compile_prompt(&PromptAssets::load().unwrap(), Mode::Agent, &twice);
+    assert_eq!(
+        result,
+        Err(RequestError::McpTool {
+            server: "a".to_owned(),
+            tool: "t".to_owned(),
+            fault: "it is offered twice".to_owned(),
+        })
+    );
+}

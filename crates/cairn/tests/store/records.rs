@@ -1,0 +1,170 @@
+//! A run's record says what is known of it, and nothing that is not.
+
+use cairn::model::{
+    CallId, FailureKind, ParentCall, ProviderFailure, ProviderFault, RunFailure, RunId, RunKind, RunOutcome,
+    Usage,
+};
+use cairn::store::{RecordedFailure, RecordedOutcome, RunRecord, RunRecordEnd};
+
+use sqlx::Row;
+
+use crate::support::{Fixture, refusal};
+
+#[tokio::test]
+async fn a_record_tells_how_a_run_began_and_ended() {
+    let f = Fixture::new().await;
+    let mut prepared = f.prepared("run", &f.empty);
+    prepared.kind = RunKind::Subagent {
+        kind: "explore".into(),
+        parent: Some(ParentCall {
+            run: RunId::new("parent"),
+            call: CallId::new("call"),
+        }),
+    };
+    let begun = RunRecord {
+        id: prepared.id.clone(),
+        conversation: f.conversation.clone(),
+        kind: prepared.kind.clone(),
+        base: f.empty.clone(),
+        model_id: "fast".into(),
+        started_at_ms: 1_000,
+        provider_call_index: None,
+        provider_calls: 0,
+        outcome: None,
+        ended_at_ms: None,
+        superseded_by: None,
+        usage: None,
+    };
+    assert_eq!(f.store.run_record(&prepared.id).await.unwrap(), None);
+    f.store.begin_run(&prepared, 1_000).await.unwrap();
+    assert_eq!(f.store.run_record(&prepared.id).await.unwrap().unwrap(), begun);
+
+    for index in [0, 1, 1] {
+        f.store.record_provider_call(&prepared.id, index).await.unwrap();
+    }
+    let failure = ProviderFailure::new(ProviderFault::RateLimited, "slow down\r\nplease");
+    let usage = Usage {
+        fresh_input: Some(10),
+        output: Some(0),
+        ..Usage::default()
+    };
+    let end = RunRecordEnd {
+        outcome: &RunOutcome::Failed(RunFailure::Provider(failure)),
+        usage: Some(usage),
+        ended_at_ms: 3_000,
+    };
+    f.store.end_run(&prepared.id, &end).await.unwrap();
+    let ended = RunRecord {
+        provider_call_index: Some(1),
+        provider_calls: 3,
+        outcome: Some(RecordedOutcome::Failed(RecordedFailure {
+            kind: FailureKind::Provider,
+            provider_fault: Some(ProviderFault::RateLimited),
+            cause: "slow down  please".to_owned(),
+        })),
+        ended_at_ms: Some(3_000),
+        usage: Some(usage),
+        ..begun
+    };
+    assert_eq!(f.store.run_record(&prepared.id).await.unwrap().unwrap(), ended);
+    assert_eq!(f.store.runs_of(&f.conversation).await.unwrap(), [ended]);
+}
+
+#[tokio::test]
+async fn every_outcome_and_failure_is_read_back() {
+    let f = Fixture::new().await;
+    let failed = |kind, cause: &str| {
+        RecordedOutcome::Failed(RecordedFailure {
+            kind,
+            provider_fault: None,
+            cause: cause.to_owned(),
+        })
+    };
+    let cases = [
+        (RunOutcome::Completed, RecordedOutcome::Completed),
+        (RunOutcome::Cancelled, RecordedOutcome::Cancelled),
+        (
+            RunOutcome::Failed(RunFailure::Protocol("p".into())),
+            failed(FailureKind::Protocol, "p"),
+        ),
+        (
+            RunOutcome::Failed(RunFailure::Store("s".into())),
+            failed(FailureKind::Store, "s"),
+        ),
+        (
+            RunOutcome::Failed(RunFailure::Client("c".into())),
+            failed(FailureKind::Client, "c"),
+        ),
+    ];
+    for (at, (outcome, expected)) in cases.iter().enumerate() {
+        let run = f.begin(&at.to_string(), &f.empty).await;
+        let end = RunRecordEnd {
+            outcome,
+            usage: None,
+            ended_at_ms: 2_000,
+        };
+        f.store.end_run(&run, &end).await.unwrap();
+        let record = f.store.run_record(&run).await.unwrap().unwrap();
+        assert_eq!(record.outcome.as_ref(), Some(expected));
+    }
+    let ids: Vec<String> = f
+        .store
+        .runs_of(&f.conversation)
+        .await
+        .unwrap()
+        .iter()
+        .map(|record| record.id.to_string())
+        .collect();
+    assert_eq!(ids, ["0", "1", "2", "3", "4"]);
+}
+
+#[tokio::test]
+async fn usage_that_nobody_reported_stays_absent() {
+    let f = Fixture::new().await;
+    let columns =
+        "SELECT fresh_input_tokens, cache_read_tokens, cache_write_tokens, output_tokens, reasoning_tokens
+                   FROM runs WHERE id = ?";
+    let partial = Usage {
+        cache_read: Some(5),
+        ..Usage::default()
+    };
+    let cases = [
+        ("none", None, [None; 5]),
+        ("partial", Some(partial), [None, Some(5), None, None, None]),
+    ];
+    for (id, usage, expected) in cases {
+        let run = f.begin(id, &f.empty).await;
+        let end = RunRecordEnd {
+            outcome: &RunOutcome::Completed,
+            usage,
+            ended_at_ms: 2_000,
+        };
+        f.store.end_run(&run, &end).await.unwrap();
+        let row = sqlx::query(columns)
+            .bind(id)
+            .fetch_one(&mut f.sql().await)
+            .await
+            .unwrap();
+        let found: [Option<i64>; 5] = std::array::from_fn(|column| row.get(column));
+        assert_eq!(found, expected);
+        assert_eq!(f.store.run_record(&run).await.unwrap().unwrap().usage, usage);
+    }
+}
+
+#[tokio::test]
+async fn provider_calls_are_counted_in_their_order() {
+    let f = Fixture::new().await;
+    let run = f.begin("run", &f.empty).await;
+    assert_eq!(
+        refusal(f.store.record_provider_call(&run, 1).await),
+        "ProviderCallOrder"
+    );
+    f.store.record_provider_call(&run, 0).await.unwrap();
+    f.store.record_provider_call(&run, 1).await.unwrap();
+    for index in [0, 3] {
+        assert_eq!(
+            refusal(f.store.record_provider_call(&run, index).await),
+            "ProviderCallOrder"
+        );
+    }
+}
