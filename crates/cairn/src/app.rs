@@ -69,8 +69,15 @@ impl Agents {
     /// # Errors
     /// See [`StartError`].
     pub async fn open(config: &Config) -> Result<Self, StartError> {
+        Self::with_router(config, ProviderRouter::from_config(&config.models)?).await
+    }
+
+    /// The same with the endpoints given, for callers that stand between the run and an endpoint.
+    ///
+    /// # Errors
+    /// See [`StartError`].
+    pub async fn with_router(config: &Config, router: ProviderRouter) -> Result<Self, StartError> {
         let prompts = PromptAssets::load()?;
-        let router = ProviderRouter::from_config(&config.models)?;
         let store = Store::open(&config.data_dir.join(DATABASE_FILE)).await?;
         let services = RunServices {
             store: Arc::new(store),

@@ -116,9 +116,7 @@ impl BlobStore {
     }
 
     fn named(&self, what: &'static str, id: &Bytes) -> Result<&Bytes, BlobError> {
-        self.get(id).ok_or_else(|| BlobError::Missing {
-            what,
-            id: id.clone(),
-        })
+        self.get(id)
+            .ok_or_else(|| BlobError::Missing { what, id: id.clone() })
     }
 }

@@ -149,7 +149,8 @@ impl Executor {
 
     /// Runs a command to its end. A command that outlasts its time is killed: this client has no background.
     async fn shell(&self, args: &ShellArgs) -> Result<Vec<exec_client_message::Message>, String> {
-        let folder = self.root.join(&args.working_directory);
+        // Collected anew from its components, a path has no `.` and no separator at its end.
+        let folder: PathBuf = self.root.join(&args.working_directory).components().collect();
         let command = Command::new("sh")
             .arg("-c")
             .arg(&args.command)
@@ -179,10 +180,7 @@ impl Executor {
         }
         events.push(shell_stream::Event::Exit(ShellStreamExit {
             // A command that a signal ended has no code, and the official client then sends none.
-            code: output
-                .status
-                .code()
-                .map_or(0, i32::cast_unsigned),
+            code: output.status.code().map_or(0, i32::cast_unsigned),
             cwd: folder.to_string_lossy().into_owned(),
             ..Default::default()
         }));

@@ -24,8 +24,8 @@ use crate::app::{Agents, App, StartError};
 use crate::config::{self, Api, Config, ConfigError, Flags, ModelConfig};
 use crate::cursor::sessions::SessionLimits;
 use crate::model::ProviderFailure;
+use crate::provider::ProviderRouter;
 use crate::provider::openai_chat::OpenAiChat;
-use crate::provider::{Provider, ProviderRouter};
 
 /// The offline model's id.
 const MODEL: &str = "scripted";
@@ -95,7 +95,13 @@ pub async fn run(out: impl Write) -> Result<(), DemoError> {
         });
     let agents = Agents::with_router(&config, router).await?;
     let shutdown = CancellationToken::new();
-    let app = App::bind(&config, SessionLimits::default(), agents.starter(), shutdown.clone()).await?;
+    let app = App::bind(
+        &config,
+        SessionLimits::default(),
+        agents.starter(),
+        shutdown.clone(),
+    )
+    .await?;
     let base_url = format!("http://{}", app.address());
     narrator.heading("cairn, with its offline model: no key, no network")?;
     narrator.say("server", &base_url)?;

@@ -20,9 +20,8 @@ use crate::cursor::proto::agent::agent_server_message::Message as ServerMessage;
 use crate::cursor::proto::agent::{
     AgentClientMessage, AgentRunRequest, ClientHeartbeat, ConversationAction, ConversationStateStructure,
     GetBlobResult, InteractionUpdate, KvClientMessage, KvServerMessage, McpTools, RequestedModel,
-    SetBlobResult, ToolCall, UserMessage, UserMessageAction, conversation_action,
-    interaction_update, kv_client_message, kv_server_message, read_tool_result, read_tool_success,
-    shell_result, tool_call,
+    SetBlobResult, ToolCall, UserMessage, UserMessageAction, conversation_action, interaction_update,
+    kv_client_message, kv_server_message, read_tool_result, read_tool_success, shell_result, tool_call,
 };
 
 /// How often the client gives a sign of life. [sdk]
@@ -147,10 +146,12 @@ impl Conversation {
         Ok(ClientMessage::RunRequest(AgentRunRequest {
             conversation_state: Some(self.state.clone()),
             action: Some(ConversationAction {
-                action: Some(conversation_action::Action::UserMessageAction(UserMessageAction {
-                    user_message: Some(message.encode_to_vec().into()),
-                    ..Default::default()
-                })),
+                action: Some(conversation_action::Action::UserMessageAction(
+                    UserMessageAction {
+                        user_message: Some(message.encode_to_vec().into()),
+                        ..Default::default()
+                    },
+                )),
                 ..Default::default()
             }),
             requested_model: Some(RequestedModel {
@@ -177,7 +178,11 @@ impl Conversation {
                     error: None,
                 })
             }
-            None => return Err(DemoError::Unseen("a blob message that asks for something".to_owned())),
+            None => {
+                return Err(DemoError::Unseen(
+                    "a blob message that asks for something".to_owned(),
+                ));
+            }
         };
         Ok(ClientMessage::KvClientMessage(KvClientMessage {
             id: message.id,

@@ -95,7 +95,10 @@ impl WireClient {
         let http = reqwest::Client::builder()
             .no_proxy()
             .build()
-            .map_err(|cause| WireError::Transport { call: EXCHANGE, cause })?;
+            .map_err(|cause| WireError::Transport {
+                call: EXCHANGE,
+                cause,
+            })?;
         let base_url = base_url.trim_end_matches('/').to_owned();
         let request = http
             .post(format!("{base_url}{EXCHANGE}"))
@@ -264,7 +267,9 @@ impl RunStream {
                         .map(|message| Some(RunFrame::Message(message)))
                         .map_err(|error| malformed(error.to_string()));
                 }
-                Some(Envelope::End(payload)) => return read_end(&payload).map(|end| Some(RunFrame::End(end))),
+                Some(Envelope::End(payload)) => {
+                    return read_end(&payload).map(|end| Some(RunFrame::End(end)));
+                }
                 None => {}
             }
             let chunk = self

@@ -26,7 +26,12 @@ pub struct CairnServer {
 impl CairnServer {
     /// Starts a server whose only model, [`MODEL`], is behind this Chat Completions endpoint.
     pub async fn start(data_dir: &Path, chat_base_url: &str) -> Self {
-        Self::with_models(data_dir, vec![chat_model(chat_base_url)], SessionLimits::default()).await
+        Self::with_models(
+            data_dir,
+            vec![chat_model(chat_base_url)],
+            SessionLimits::default(),
+        )
+        .await
     }
 
     /// Starts a server with these models.
@@ -40,7 +45,9 @@ impl CairnServer {
         };
         let shutdown = CancellationToken::new();
         let agents = Agents::open(&config).await.unwrap();
-        let app = App::bind(&config, limits, agents.starter(), shutdown.clone()).await.unwrap();
+        let app = App::bind(&config, limits, agents.starter(), shutdown.clone())
+            .await
+            .unwrap();
         let base_url = format!("http://{}", app.address());
         Self {
             base_url,
@@ -58,8 +65,11 @@ impl CairnServer {
     }
 }
 
-/// A model behind this Chat Completions endpoint.
+/// A model behind this Chat Completions endpoint. It is tried twice, with almost no wait in between.
 pub fn chat_model(base_url: &str) -> ModelConfig {
+    let mut options = toml::Table::new();
+    options.insert("max_attempts".to_owned(), 2.into());
+    options.insert("retry_delay_seconds".to_owned(), 0.01.into());
     ModelConfig {
         id: MODEL.to_owned(),
         name: None,
@@ -70,6 +80,6 @@ pub fn chat_model(base_url: &str) -> ModelConfig {
         context_window: Some(128_000),
         max_output_tokens: None,
         vision: true,
-        options: toml::Table::new(),
+        options,
     }
 }

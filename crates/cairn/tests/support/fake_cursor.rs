@@ -13,10 +13,11 @@ use cairn::cursor::proto::agent::agent_client_message::Message as ClientMessage;
 use cairn::cursor::proto::agent::agent_server_message::Message as ServerMessage;
 use cairn::cursor::proto::agent::interaction_update::Message as Update;
 use cairn::cursor::proto::agent::{
-    AgentClientMessage, AgentRunRequest, ClientHeartbeat, ConversationAction, ConversationStateStructure, Error,
-    ExecServerMessage, GetBlobArgs, GetBlobResult, KvClientMessage, KvServerMessage, McpTools, RequestedModel,
-    ResumeAction, SetBlobArgs, SetBlobResult, ToolCall, TurnEndedUpdate, UserMessage, UserMessageAction,
-    conversation_action, kv_client_message, kv_server_message,
+    AgentClientMessage, AgentRunRequest, CancelAction, ClientHeartbeat, ConversationAction,
+    ConversationStateStructure, Error, ExecServerMessage, GetBlobArgs, GetBlobResult, KvClientMessage,
+    KvServerMessage, McpTools, RequestedModel, ResumeAction, SetBlobArgs, SetBlobResult, ToolCall,
+    TurnEndedUpdate, UserMessage, UserMessageAction, conversation_action, kv_client_message,
+    kv_server_message,
 };
 use cairn::demo::blobs::BlobStore;
 use cairn::demo::executor::Executor;
@@ -49,8 +50,10 @@ pub enum SetAnswer {
 
 /// What is done about a GET.
 pub enum GetAnswer {
-    /// What is stored, or the empty result of the real client. [sdk]
+    /// What is stored.
     Stored,
+    /// The real client's answer for a blob that it does not have: an empty result. [sdk]
+    Missing,
     /// These bytes, right or wrong.
     Bytes(Bytes),
     Withhold,
@@ -60,7 +63,7 @@ pub enum GetAnswer {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AppendFault {
     None,
-    /// It is sent right after the next one.
+    /// It is sent right after the next one that the client has to say at once, such as the end after a result.
     Swap,
     /// It is sent twice.
     Repeat,
@@ -168,7 +171,11 @@ impl TurnReport {
 
 impl fmt::Display for TurnReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ended with {:?}, text {:?}", self.request_id, self.end, self.text)
+        write!(
+            f,
+            "{} ended with {:?}, text {:?}",
+            self.request_id, self.end, self.text
+        )
     }
 }
 
@@ -176,7 +183,9 @@ impl FakeCursor {
     /// A client of the server at this address, with a new conversation, running things in `workspace`.
     pub async fn new(base_url: &str, key: &str, conversation: &str, workspace: &Path) -> Self {
         Self {
-            client: WireClient::connect(base_url, &SecretString::from(key)).await.unwrap(),
+            client: WireClient::connect(base_url, &SecretString::from(key))
+                .await
+                .unwrap(),
             conversation: conversation.to_owned(),
             model: "test".to_owned(),
             hooks: Hooks::default(),
@@ -190,7 +199,9 @@ impl FakeCursor {
 
     /// Goes on with another server.
     pub async fn reconnect(&mut self, base_url: &str, key: &str) {
-        self.client = WireClient::connect(base_url, &SecretString::from(key)).await.unwrap();
+        self.client = WireClient::connect(base_url, &SecretString::from(key))
+            .await
+            .unwrap();
     }
 
     /// The newest checkpoint.
@@ -206,6 +217,21 @@ impl FakeCursor {
     /// The blobs that the client holds.
     pub fn blobs(&self) -> &BlobStore {
         &self.blobs
+    }
+
+    /// A second window on the same conversation, with what this one holds. Its requests have ids of their own.
+    pub fn twin(&self) -> Self {
+        Self {
+            client: self.client.clone(),
+            conversation: self.conversation.clone(),
+            model: self.model.clone(),
+            hooks: Hooks::default(),
+            executor: self.executor.clone(),
+            blobs: self.blobs.clone(),
+            state: self.state.clone(),
+            attempts: self.attempts + 1000,
+            violations: Vec::new(),
+        }
     }
 
     /// Sends a message and plays the run to its end.
@@ -246,7 +272,11 @@ impl FakeCursor {
     /// Fails the test if any frame broke a rule.
     #[track_caller]
     pub fn assert_clean(&self) {
-        assert_eq!(self.violations, Vec::<String>::new(), "the stream broke the wire's rules");
+        assert_eq!(
+            self.violations,
+            Vec::<String>::new(),
+            "the stream broke the wire's rules"
+        );
     }
 
     async fn start(&mut self, action: conversation_action::Action, user_message: Option<Bytes>) -> Turn<'_> {
@@ -299,7 +329,8 @@ impl FakeCursor {
             swapped: None,
         };
         turn.append(ClientMessage::RunRequest(request)).await;
-        turn.append(ClientMessage::ClientHeartbeat(ClientHeartbeat {})).await;
+        turn.append(ClientMessage::ClientHeartbeat(ClientHeartbeat {}))
+            .await;
         turn
     }
 }
@@ -397,6 +428,16 @@ impl Turn<'_> {
         self.append_all(answers).await;
     }
 
+    /// Asks the server to stop the run.
+    pub async fn cancel(&mut self) {
+        let action = conversation_action::Action::CancelAction(CancelAction::default());
+        self.append(ClientMessage::ConversationAction(ConversationAction {
+            action: Some(action),
+            ..Default::default()
+        }))
+        .await;
+    }
+
     /// Plays the run to its end.
     pub async fn finish(mut self) -> TurnReport {
         while self.next().await.is_some() {}
@@ -416,33 +457,32 @@ impl Turn<'_> {
 
     /// Uploads one message.
     pub async fn append(&mut self, message: ClientMessage) {
-        let seqno = self.next_seqno;
-        self.next_seqno += 1;
-        let message = AgentClientMessage {
-            message: Some(message),
-        };
-        match (self.cursor.hooks.append)(seqno) {
-            AppendFault::None => {
-                self.upload(seqno, &message).await;
-                self.flush().await;
-            }
-            AppendFault::Repeat => {
-                self.upload(seqno, &message).await;
-                self.upload(seqno, &message).await;
-                self.flush().await;
-            }
-            AppendFault::Swap => {
-                self.flush().await;
-                self.swapped = Some((seqno, message));
-            }
-            AppendFault::Drop => {}
-        }
+        self.append_all(vec![message]).await;
     }
 
     async fn append_all(&mut self, messages: Vec<ClientMessage>) {
         for message in messages {
-            self.append(message).await;
+            let seqno = self.next_seqno;
+            self.next_seqno += 1;
+            let message = AgentClientMessage {
+                message: Some(message),
+            };
+            match (self.cursor.hooks.append)(seqno) {
+                AppendFault::Swap if self.swapped.is_none() => {
+                    self.swapped = Some((seqno, message));
+                    continue;
+                }
+                AppendFault::None | AppendFault::Swap => self.upload(seqno, &message).await,
+                AppendFault::Repeat => {
+                    self.upload(seqno, &message).await;
+                    self.upload(seqno, &message).await;
+                }
+                AppendFault::Drop => {}
+            }
+            self.flush().await;
         }
+        // Nothing is held back that the server may be waiting for.
+        self.flush().await;
     }
 
     async fn flush(&mut self) {
@@ -500,7 +540,11 @@ impl Turn<'_> {
                 completed: None,
             }),
             Some(Update::ToolCallCompleted(completed)) => {
-                let call = self.report.calls.iter_mut().find(|call| call.id == completed.call_id);
+                let call = self
+                    .report
+                    .calls
+                    .iter_mut()
+                    .find(|call| call.id == completed.call_id);
                 if let Some(call) = call {
                     call.completed = completed.tool_call;
                 }
@@ -547,6 +591,7 @@ impl Turn<'_> {
                 self.report.gets.push(args.blob_id.clone());
                 let blob_data = match (self.cursor.hooks.get)(&args) {
                     GetAnswer::Stored => self.cursor.blobs.get(&args.blob_id).cloned(),
+                    GetAnswer::Missing => None,
                     GetAnswer::Bytes(bytes) => Some(bytes),
                     GetAnswer::Withhold => return,
                 };
