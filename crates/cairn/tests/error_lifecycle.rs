@@ -326,7 +326,7 @@ async fn a_cancel_action_ends_the_run_with_canceled() {
 
 #[tokio::test]
 async fn a_stop_of_the_server_ends_an_open_run_with_canceled() {
-    let mut bench = Bench::new().await;
+    let bench = Bench::new().await;
     let (reply, gate) = Reply::text("never read").hold_headers();
     bench.chat.reply(reply);
     let Bench {

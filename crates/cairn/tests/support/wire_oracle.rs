@@ -298,7 +298,7 @@ impl WireOracle {
         {
             self.breach("the turn's user message is not the one that was sent".to_owned());
         }
-        if let Some(before) = &self.turn {
+        if let Some(before) = self.turn.take() {
             if before.user_message != turn.user_message {
                 self.breach("the turn's user message was changed".to_owned());
             }
