@@ -11,6 +11,7 @@ export class ChatEndpoint {
   /** What was wrong with the requests; a scenario must end with none. */
   faults = [];
   #answers = [];
+  #fallback;
   #server;
   #key;
 
@@ -36,6 +37,11 @@ export class ChatEndpoint {
     this.#answers.push(...answers);
   }
 
+  /** Answers every request that no queued answer is left for. */
+  otherwise(answer) {
+    this.#fallback = answer;
+  }
+
   /** Answers that no request has taken yet. */
   get left() {
     return this.#answers.length;
@@ -51,7 +57,7 @@ export class ChatEndpoint {
     for await (const piece of request) pieces.push(piece);
     const text = Buffer.concat(pieces).toString("utf8");
     this.#check(request, text);
-    const answer = this.#answers.shift();
+    const answer = this.#answers.shift() ?? this.#fallback;
     if (answer === undefined) {
       this.faults.push(`request ${this.requests.length} came and no answer was scripted for it`);
       response.writeHead(400, { "content-type": "application/json" });
