@@ -62,6 +62,9 @@ export function status(code, message, headers = {}) {
   return { status: code, headers: { "content-type": "application/json", ...headers }, body, ending: "clean" };
 }
 
+/** The beginning of the event that says why the model stopped, as a mark for a cut. */
+export const finishing = (reason) => event(chunk({}, reason)).split(',"usage"')[0];
+
 /** The answer up to the first occurrence of `mark` (which is left out), then the socket is cut. */
 export const cutBefore = (answer, mark) => ({ ...answer, body: upTo(answer.body, mark), ending: "cut" });
 

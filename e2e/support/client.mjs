@@ -3,7 +3,7 @@ import { fork } from "node:child_process";
 import { once } from "node:events";
 import path from "node:path";
 
-const RUN_TIMEOUT_MS = 60_000;
+const RUN_TIMEOUT_MS = 90_000;
 
 export class Client {
   /** Errors that the client raised where nobody waited for them. */

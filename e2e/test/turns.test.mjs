@@ -80,8 +80,8 @@ scenario(
     assert.equal((await scene.client.turn("Second")).status, "finished");
     await scene.restart({ emptyData: true });
     assert.equal((await scene.client.turn("Third")).status, "finished");
-    const text = scene.endpoint.requests[2].text;
-    assert.equal(text.split("Always mention the lighthouse.").length - 1, 1, "the rule is not repeated");
+    const latest = scene.endpoint.requests[2].text;
+    assert.equal(latest.split("Always mention the lighthouse.").length - 1, 1, "the rule is not repeated");
   },
 );
 
