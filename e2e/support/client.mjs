@@ -2,8 +2,12 @@
 import { fork } from "node:child_process";
 import { once } from "node:events";
 import path from "node:path";
+import { setTimeout as pause } from "node:timers/promises";
 
 const RUN_TIMEOUT_MS = 90_000;
+const CLOSE_TIMEOUT_MS = 15_000;
+const SETTLE_TIMEOUT_MS = 10_000;
+const SETTLE_PAUSE_MS = 50;
 
 export class Client {
   /** Errors that the client raised where nobody waited for them. */
@@ -49,8 +53,17 @@ export class Client {
   async send(text, { mode, images } = {}) {
     const run = new Run(this.#next++, (operation, input) => this.#ask(operation, input));
     this.#runs.set(run.number, run);
-    await this.#ask("send", { run: run.number, text, mode, images });
-    return run;
+    // After a cancel the client's store holds the old run for a moment longer than the client says that it is over.
+    const patience = Date.now() + SETTLE_TIMEOUT_MS;
+    for (;;) {
+      try {
+        await this.#ask("send", { run: run.number, text, mode, images });
+        return run;
+      } catch (error) {
+        if (!/already has active run/.test(error.message) || Date.now() > patience) throw error;
+        await pause(SETTLE_PAUSE_MS);
+      }
+    }
   }
 
   /** Sends and waits for the end of the run. */
@@ -58,11 +71,19 @@ export class Client {
     return (await this.send(text, options)).ended();
   }
 
+  /** Lets the client tidy up and ends its process; one that does not end by itself is killed, which is an error. */
   async close() {
-    if (!this.#child.connected) return;
+    if (this.#child.exitCode !== null || this.#child.signalCode !== null) return;
     const exit = once(this.#child, "exit");
-    await this.#ask("close", {});
+    let late = false;
+    const timer = setTimeout(() => {
+      late = true;
+      this.#child.kill("SIGKILL");
+    }, CLOSE_TIMEOUT_MS);
+    if (this.#child.connected) await this.#ask("close", {}).catch(() => undefined);
     await exit;
+    clearTimeout(timer);
+    if (late) throw new Error(`the client did not end within ${CLOSE_TIMEOUT_MS} ms\n${this.#output.slice(-2000)}`);
   }
 
   #ask(operation, input) {

@@ -170,9 +170,9 @@ class Scene {
   }
 
   async end() {
-    await this.client?.close();
-    await this.cairn?.kill();
-    await this.endpoint?.stop();
-    fs.rmSync(this.#folder, { recursive: true, force: true });
+    const ends = await Promise.allSettled([this.client?.close(), this.cairn?.kill(), this.endpoint?.stop()]);
+    fs.rmSync(this.#folder, { recursive: true, force: true, maxRetries: 3 });
+    const failed = ends.find((end) => end.status === "rejected");
+    if (failed) throw failed.reason;
   }
 }
