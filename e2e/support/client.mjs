@@ -2,12 +2,9 @@
 import { fork } from "node:child_process";
 import { once } from "node:events";
 import path from "node:path";
-import { setTimeout as pause } from "node:timers/promises";
 
 const RUN_TIMEOUT_MS = 90_000;
 const CLOSE_TIMEOUT_MS = 15_000;
-const SETTLE_TIMEOUT_MS = 10_000;
-const SETTLE_PAUSE_MS = 50;
 
 export class Client {
   /** Errors that the client raised where nobody waited for them. */
@@ -53,17 +50,8 @@ export class Client {
   async send(text, { mode, images } = {}) {
     const run = new Run(this.#next++, (operation, input) => this.#ask(operation, input));
     this.#runs.set(run.number, run);
-    // After a cancel the client's store holds the old run for a moment longer than the client says that it is over.
-    const patience = Date.now() + SETTLE_TIMEOUT_MS;
-    for (;;) {
-      try {
-        await this.#ask("send", { run: run.number, text, mode, images });
-        return run;
-      } catch (error) {
-        if (!/already has active run/.test(error.message) || Date.now() > patience) throw error;
-        await pause(SETTLE_PAUSE_MS);
-      }
-    }
+    await this.#ask("send", { run: run.number, text, mode, images });
+    return run;
   }
 
   /** Sends and waits for the end of the run. */

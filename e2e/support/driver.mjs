@@ -21,10 +21,16 @@ async function open({ apiKey, model, cwd, resume, settingSources, mcpServers, ag
 }
 
 async function send({ run: number, text, mode, images }) {
-  const run = await agent.send(images ? { text, images } : text, {
-    ...(mode && { mode }),
-    onDelta: ({ update }) => tell({ kind: "update", run: number, update }),
-  });
+  const message = images ? { text, images } : text;
+  const options = { ...(mode && { mode }), onDelta: ({ update }) => tell({ kind: "update", run: number, update }) };
+  let run;
+  try {
+    run = await agent.send(message, options);
+  } catch (error) {
+    // The client's store sometimes keeps a cancelled run as active for good; its own way out is to force the send.
+    if (!/already has active run/.test(error.message)) throw error;
+    run = await agent.send(message, { ...options, local: { force: true } });
+  }
   runs.set(number, run);
   follow(number, run);
   return {};
