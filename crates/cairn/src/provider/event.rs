@@ -9,7 +9,9 @@ use crate::model::{ReplayState, Usage};
 /// One event of a model call.
 ///
 /// A correct sequence opens and closes each block, ends with exactly one `Done`, and holds at most one `Usage`
-/// and one `ReplayState`, both before `Done`. The adapter emits `Done` only for the endpoint's own terminal event.
+/// and one `ReplayState`, both before `Done`. Blocks of text and thinking never overlap, and either kind may come
+/// several times; tool calls may interleave. `Usage` may also come before a failure. The adapter emits `Done` only
+/// for the endpoint's own terminal event.
 #[derive(Clone, PartialEq, Debug)]
 pub enum ModelEvent {
     /// The endpoint accepted the request and began to answer.

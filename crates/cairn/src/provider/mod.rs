@@ -3,8 +3,21 @@
 //! Owns requests to endpoints and the strict reading of their streams. Must never know: the store, a client's
 //! events, or how a tool is executed.
 
+mod call;
+mod endpoint;
 mod event;
+mod fault;
+pub mod openai_chat;
+mod options;
 mod port;
+mod redact;
+mod retry;
+mod router;
+pub mod scripted;
+pub mod sse;
+mod transport;
 
+pub use call::Progress;
 pub use event::{ModelEvent, StopReason};
 pub use port::{ModelInvocation, ModelStream, Provider};
+pub use router::{ProviderRouter, RouteError};

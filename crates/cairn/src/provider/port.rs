@@ -10,7 +10,8 @@ use tokio_util::sync::CancellationToken;
 use super::ModelEvent;
 use crate::model::{ModelRequest, ProviderFailure, RunId};
 
-/// The events of one model call. Ends after `Done` or after the first failure.
+/// The events of one model call. Ends after `Done` or after the first failure; ends without either once the invocation
+/// is cancelled.
 pub type ModelStream = Pin<Box<dyn Stream<Item = Result<ModelEvent, ProviderFailure>> + Send>>;
 
 /// A configured model's endpoint.
