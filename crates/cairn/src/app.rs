@@ -70,17 +70,17 @@ impl Agents {
     /// See [`StartError`].
     pub async fn open(config: &Config) -> Result<Self, StartError> {
         let prompts = PromptAssets::load()?;
-        let router = ProviderRouter::from_config(&config.models)?;
+        let providers = ProviderRouter::from_config(&config.models)?.into_routes();
         let store = Store::open(&config.data_dir.join(DATABASE_FILE)).await?;
         let services = RunServices {
             store: Arc::new(store),
             registry: RunRegistry::default(),
+            providers: Arc::new(providers),
         };
         let models = config.models.clone();
         Ok(Self {
             context: Arc::new(CursorContext {
                 services,
-                router,
                 models,
                 prompts,
             }),

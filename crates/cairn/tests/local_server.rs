@@ -12,7 +12,7 @@ mod wire;
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use base64::Engine as _;
 use cairn::cursor::connect::{ConnectCode, ConnectError};
@@ -428,7 +428,7 @@ impl Process {
 
     /// Stops it as a service manager does; what it printed after its first line, and its log.
     fn stop(mut self) -> (String, String) {
-        let began = Instant::now();
+        let began = tokio::time::Instant::now();
         let killed = Command::new("kill")
             .args(["-TERM", &self.child.id().to_string()])
             .status()

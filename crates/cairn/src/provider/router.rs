@@ -69,4 +69,9 @@ impl ProviderRouter {
     pub fn route(&self, model_id: &str) -> Option<Arc<dyn Provider>> {
         self.routes.get(model_id).cloned()
     }
+
+    /// All providers by the id of their model.
+    pub fn into_routes(self) -> HashMap<String, Arc<dyn Provider>> {
+        self.routes
+    }
 }
