@@ -481,15 +481,16 @@ async fn the_binary_makes_a_key_keeps_it_and_prints_no_secret() {
     assert_eq!(exchange("sk-CANARY-123", &process.base).await.status(), 401);
     let message = client_message("prompt-CANARY");
     for (path, content_type, body) in [
+        // Not a run_request: the stream that is opened next ends with an error at once.
+        (
+            "/aiserver.v1.BidiService/BidiAppend",
+            "application/proto",
+            prost::Message::encode_to_vec(&append_request("r", 0, &message)),
+        ),
         (
             "/agent.v1.AgentService/RunSSE",
             "application/connect+proto",
             wire::run_sse_body("r").to_vec(),
-        ),
-        (
-            "/aiserver.v1.BidiService/BidiAppend",
-            "application/proto",
-            prost::Message::encode_to_vec(&append_request("early", 0, &message)),
         ),
         (
             "/aiserver.v1.BidiService/BidiAppend",

@@ -155,7 +155,7 @@ async fn the_scripted_model_follows_a_script_step_by_step() {
     let pwd = r#"{"command":"pwd","description":"run pwd"}"#;
     assert_eq!(second.calls, [call("scripted_2", "Shell", pwd)]);
     history.push(assistant(said(""), &[("scripted_2", "Shell", pwd)]));
-    history.push(result("scripted_2", "/tmp"));
+    history.push(result("scripted_2", "here"));
     let third = answer(provider.call(&request(history.clone()), invocation())).await;
     assert_eq!((third.text.as_str(), third.calls.len()), ("Bye now.", 0));
     history.push(assistant(said("Bye now."), &[]));
