@@ -1,0 +1,168 @@
+//! Typed arguments to the cards that the client shows. Must never know: execs, streams.
+
+use crate::cursor::proto::agent::{
+    DeleteError, DeleteResult, DeleteToolCall, EditArgs, EditError, EditResult, EditToolCall, GlobToolArgs,
+    GlobToolCall, GlobToolError, GlobToolResult, GrepError, GrepResult, GrepToolCall, McpToolCall,
+    McpToolError, McpToolResult, ReadToolArgs, ReadToolCall, ReadToolError, ReadToolResult, ShellResult,
+    ShellSpawnError, ShellToolCall, UpdateTodosArgs, UpdateTodosError, UpdateTodosResult,
+    UpdateTodosToolCall, delete_result, edit_result, glob_tool_result, grep_result, mcp_tool_result,
+    read_tool_result, shell_result, tool_call::Tool, update_todos_result,
+};
+use crate::model::CallId;
+
+use super::super::arguments::{Arguments, Change, EditArguments, GlobArguments, ReadArguments};
+use super::super::lines::to_lf;
+use super::request;
+
+/// The card of a call whose arguments are whole. `directory` is where a command runs unless the model named one.
+pub(in super::super) fn card(
+    call: &CallId,
+    arguments: &Arguments,
+    directory: &str,
+    conversation: &str,
+) -> Tool {
+    match arguments {
+        Arguments::Shell(shell) => Tool::ShellToolCall(ShellToolCall {
+            args: Some(request::shell_args(call, shell, directory, conversation)),
+            result: None,
+            description: shell.description.clone(),
+        }),
+        Arguments::Read(read) => Tool::ReadToolCall(ReadToolCall {
+            args: Some(read_card_args(read)),
+            result: None,
+        }),
+        Arguments::Edit(edit) => Tool::EditToolCall(EditToolCall {
+            args: Some(edit_card_args(edit)),
+            result: None,
+        }),
+        Arguments::Delete(delete) => Tool::DeleteToolCall(DeleteToolCall {
+            args: Some(request::delete_args(call, delete)),
+            result: None,
+        }),
+        Arguments::Grep(grep) => Tool::GrepToolCall(GrepToolCall {
+            args: Some(request::grep_args(call, grep)),
+            result: None,
+        }),
+        Arguments::Glob(glob) => Tool::GlobToolCall(GlobToolCall {
+            args: Some(glob_card_args(glob)),
+            result: None,
+        }),
+        Arguments::TodoWrite(todos) => Tool::UpdateTodosToolCall(UpdateTodosToolCall {
+            args: Some(UpdateTodosArgs {
+                todos: todos.todos.clone(),
+                merge: todos.merge,
+            }),
+            result: None,
+        }),
+        Arguments::Mcp(args) => Tool::McpToolCall(McpToolCall {
+            args: Some(args.clone()),
+            result: None,
+            description: None,
+        }),
+    }
+}
+
+/// What a Read card shows.
+pub(in super::super) fn read_card_args(read: &ReadArguments) -> ReadToolArgs {
+    ReadToolArgs {
+        path: read.path.clone(),
+        offset: read.offset,
+        limit: read.limit,
+        include_line_numbers: Some(true),
+    }
+}
+
+/// What an edit card shows: the new text on LF.
+pub(in super::super) fn edit_card_args(edit: &EditArguments) -> EditArgs {
+    let (Change::Whole { contents: text } | Change::Replace { new: text, .. }) = &edit.change;
+    EditArgs {
+        path: edit.path.clone(),
+        stream_content: Some(to_lf(text)),
+    }
+}
+
+/// What a Glob card shows.
+pub(in super::super) fn glob_card_args(glob: &GlobArguments) -> GlobToolArgs {
+    GlobToolArgs {
+        target_directory: glob.target_directory.clone(),
+        glob_pattern: glob.pattern.clone(),
+    }
+}
+
+/// A card whose call failed before any result of its own kind came: refused arguments, or a client that threw.
+pub(in super::super) fn failed(mut card: Tool, message: &str) -> Tool {
+    let error = message.to_owned();
+    match &mut card {
+        Tool::ShellToolCall(shell) => {
+            let (command, working_directory) = shell
+                .args
+                .as_ref()
+                .map(|args| (args.command.clone(), args.working_directory.clone()))
+                .unwrap_or_default();
+            shell.result = Some(ShellResult {
+                result: Some(shell_result::Result::SpawnError(ShellSpawnError {
+                    command,
+                    working_directory,
+                    error,
+                })),
+                ..ShellResult::default()
+            });
+        }
+        Tool::ReadToolCall(read) => {
+            read.result = Some(ReadToolResult {
+                result: Some(read_tool_result::Result::Error(ReadToolError {
+                    error_message: error,
+                })),
+            });
+        }
+        Tool::EditToolCall(edit) => {
+            edit.result = Some(EditResult {
+                result: Some(edit_result::Result::Error(EditError {
+                    path: edit
+                        .args
+                        .as_ref()
+                        .map(|args| args.path.clone())
+                        .unwrap_or_default(),
+                    error,
+                    model_visible_error: Some(message.to_owned()),
+                })),
+            });
+        }
+        Tool::DeleteToolCall(delete) => {
+            delete.result = Some(DeleteResult {
+                result: Some(delete_result::Result::Error(DeleteError {
+                    path: delete
+                        .args
+                        .as_ref()
+                        .map(|args| args.path.clone())
+                        .unwrap_or_default(),
+                    error,
+                })),
+            });
+        }
+        Tool::GrepToolCall(grep) => {
+            grep.result = Some(GrepResult {
+                result: Some(grep_result::Result::Error(GrepError { error })),
+            });
+        }
+        Tool::GlobToolCall(glob) => {
+            glob.result = Some(GlobToolResult {
+                result: Some(glob_tool_result::Result::Error(GlobToolError { error })),
+            });
+        }
+        Tool::UpdateTodosToolCall(todos) => {
+            todos.result = Some(UpdateTodosResult {
+                result: Some(update_todos_result::Result::Error(UpdateTodosError { error })),
+            });
+        }
+        Tool::McpToolCall(mcp) => {
+            mcp.result = Some(McpToolResult {
+                result: Some(mcp_tool_result::Result::Error(McpToolError {
+                    error,
+                    ..McpToolError::default()
+                })),
+            });
+        }
+    }
+    card
+}

@@ -1,0 +1,75 @@
+//! Breaches of a tool call's order, by the client or by the session. Must never know: tools.
+
+use crate::model::CallId;
+
+/// The client or the session broke the order of a tool call. Each ends the run.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ToolProtocolError {
+    /// A message about an exec without its id.
+    #[error("the client sent an exec message without an exec id")]
+    MissingExecId,
+    /// An id that was never given out.
+    #[error("exec {exec_id} was never asked for")]
+    UnknownExec {
+        /// The id.
+        exec_id: u32,
+    },
+    /// A second result.
+    #[error("exec {exec_id} already has its result{}", named(.call))]
+    FinishedExec {
+        /// The id.
+        exec_id: u32,
+        /// Its call, while its round lasts.
+        call: Option<CallId>,
+    },
+    /// An answer of a kind that the call does not wait for.
+    #[error("exec {exec_id} of call {call} waits for {expected} and got {got}")]
+    WrongAnswer {
+        /// The id.
+        exec_id: u32,
+        /// Its call.
+        call: CallId,
+        /// The field that would be right.
+        expected: &'static str,
+        /// The field that came.
+        got: &'static str,
+    },
+    /// An answer without a value, or of a kind that is not known here.
+    #[error("exec {exec_id} of call {call} waits for {expected} and got a message without it")]
+    EmptyAnswer {
+        /// The id.
+        exec_id: u32,
+        /// Its call.
+        call: CallId,
+        /// The field that would be right.
+        expected: &'static str,
+    },
+    /// The client closed the exec before its result: what became of it is unknown.
+    #[error("the client closed exec {exec_id} of call {call} before its result")]
+    ClosedWithoutResult {
+        /// The id.
+        exec_id: u32,
+        /// Its call.
+        call: CallId,
+    },
+    /// A control message of a kind that is not known here.
+    #[error("the client sent an exec control message without content")]
+    EmptyControl,
+    /// A call without an id.
+    #[error("a tool call has no id")]
+    MissingCallId,
+    /// The call cannot be begun, streamed or executed where it stands.
+    #[error("tool call {call} cannot be {what} here")]
+    MisplacedCall {
+        /// The call.
+        call: CallId,
+        /// What was asked of it.
+        what: &'static str,
+    },
+}
+
+fn named(call: &Option<CallId>) -> String {
+    call.as_ref()
+        .map(|call| format!(" (call {call})"))
+        .unwrap_or_default()
+}

@@ -1,0 +1,204 @@
+//! The result of a command. Must never know: exec ids, how the output arrived.
+
+use super::super::{BoundedText, ModelText, Outcome};
+use super::{because, counted};
+use crate::cursor::proto::agent::{
+    ShellAbortReason, ShellArgs, ShellBackgroundReason, ShellFailure, ShellPermissionDenied, ShellRejected,
+    ShellResult, ShellSandboxUnsupported, ShellStreamBackgrounded, ShellStreamExit, ShellSuccess,
+    ShellToolCall, shell_result, tool_call::Tool,
+};
+
+/// What a command has put out so far.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(in super::super::super) struct Output {
+    pub stdout: BoundedText,
+    pub stderr: BoundedText,
+    /// Both, as they arrived.
+    pub interleaved: BoundedText,
+}
+
+/// The command ended. `measured_ms` is the time between its start and its end as seen here.
+pub(in super::super::super) fn exited(
+    args: ShellArgs,
+    output: &Output,
+    exit: ShellStreamExit,
+    measured_ms: u64,
+) -> Outcome {
+    let code = exit.code.cast_signed();
+    let duration = exit
+        .local_execution_time_ms
+        .and_then(|ms| u64::try_from(ms).ok())
+        .unwrap_or(measured_ms);
+    let mut before = match exit.aborted {
+        true => format!("The command was stopped {}.\n", stopped_by(exit.abort_reason)),
+        false => String::new(),
+    };
+    before.push_str(&format!("Exit code: {code}\nDuration: {duration} ms\n"));
+    if !exit.cwd.is_empty() {
+        before.push_str(&format!("Working directory: {}\n", exit.cwd));
+    }
+    let mut after = String::new();
+    if let Some(file) = &exit.output_location {
+        after = format!(
+            "[The whole output is in {} ({} bytes, {}).]\n",
+            file.file_path,
+            file.size_bytes,
+            counted(file.line_count, "line")
+        );
+    }
+    let text = with_output(before, output, &after);
+    let execution_time = i32::try_from(duration).unwrap_or(i32::MAX);
+    let result = match code == 0 && !exit.aborted {
+        true => shell_result::Result::Success(ShellSuccess {
+            command: args.command.clone(),
+            working_directory: args.working_directory.clone(),
+            exit_code: code,
+            stdout: output.stdout.finish(),
+            stderr: output.stderr.finish(),
+            execution_time,
+            output_location: exit.output_location,
+            interleaved_output: Some(output.interleaved.finish()),
+            local_execution_time_ms: exit.local_execution_time_ms,
+            ..ShellSuccess::default()
+        }),
+        false => shell_result::Result::Failure(ShellFailure {
+            command: args.command.clone(),
+            working_directory: args.working_directory.clone(),
+            exit_code: code,
+            stdout: output.stdout.finish(),
+            stderr: output.stderr.finish(),
+            execution_time,
+            output_location: exit.output_location,
+            interleaved_output: Some(output.interleaved.finish()),
+            abort_reason: exit.abort_reason,
+            aborted: exit.aborted,
+            local_execution_time_ms: exit.local_execution_time_ms,
+            ..ShellFailure::default()
+        }),
+    };
+    // A command that fails is a result like any other: only a command that was not run is a tool error.
+    Outcome::success(card(args, result, false), text)
+}
+
+/// The command goes on in the background.
+pub(in super::super::super) fn backgrounded(
+    args: ShellArgs,
+    output: &Output,
+    event: ShellStreamBackgrounded,
+    terminals_folder: Option<&str>,
+) -> Outcome {
+    let why = match event.reason() {
+        ShellBackgroundReason::UserRequest => "the user moved it there".to_owned(),
+        ShellBackgroundReason::Timeout | ShellBackgroundReason::Unspecified => {
+            format!("it did not end within {} ms", args.timeout)
+        }
+    };
+    let mut before = format!(
+        "The command runs on in the background: {why}.\nShell id: {}\n",
+        event.shell_id
+    );
+    if let Some(pid) = event.pid {
+        before.push_str(&format!("Process id: {pid}\n"));
+    }
+    if let Some(folder) = terminals_folder {
+        let folder = folder.trim_end_matches(['/', '\\']);
+        // The client's own separator.
+        let separator = if folder.contains('\\') { '\\' } else { '/' };
+        before.push_str(&format!(
+            "Its output goes to {folder}{separator}{}.txt\n",
+            event.shell_id
+        ));
+    }
+    let text = with_output(before, output, "");
+    let result = shell_result::Result::Success(ShellSuccess {
+        command: args.command.clone(),
+        working_directory: args.working_directory.clone(),
+        stdout: output.stdout.finish(),
+        stderr: output.stderr.finish(),
+        interleaved_output: Some(output.interleaved.finish()),
+        shell_id: Some(event.shell_id),
+        pid: event.pid,
+        ms_to_wait: event.ms_to_wait,
+        background_reason: event.reason,
+        ..ShellSuccess::default()
+    });
+    Outcome::success(card(args, result, true), text)
+}
+
+/// The person refused the command.
+pub(in super::super::super) fn rejected(args: ShellArgs, rejected: ShellRejected) -> Outcome {
+    let text = format!(
+        "The user refused the command{} It was not run.",
+        sentence(&rejected.reason)
+    );
+    Outcome::error(card(args, shell_result::Result::Rejected(rejected), false), text)
+}
+
+/// The client may not run the command.
+pub(in super::super::super) fn denied(args: ShellArgs, denied: ShellPermissionDenied) -> Outcome {
+    let text = format!(
+        "No permission for the command{} It was not run.",
+        sentence(&denied.error)
+    );
+    Outcome::error(
+        card(args, shell_result::Result::PermissionDenied(denied), false),
+        text,
+    )
+}
+
+/// The client has no sandbox of the kind that the command would need.
+pub(in super::super::super) fn unsupported(args: ShellArgs, event: ShellSandboxUnsupported) -> Outcome {
+    let text = format!(
+        "The client has no sandbox for the command{} It was not run.",
+        sentence(&event.reason)
+    );
+    // The card has no kind of its own for this; a denial is what it comes to.
+    let denied = ShellPermissionDenied {
+        command: event.command,
+        working_directory: event.working_directory,
+        error: event.reason,
+        is_readonly: event.is_readonly,
+    };
+    Outcome::error(
+        card(args, shell_result::Result::PermissionDenied(denied), false),
+        text,
+    )
+}
+
+fn with_output(mut before: String, output: &Output, after: &str) -> ModelText {
+    if output.interleaved.is_empty() {
+        before.push_str("No output.\n");
+        return ModelText::new(&(before + after));
+    }
+    before.push_str("Output:\n");
+    let gap = if output.interleaved.ends_line() { "" } else { "\n" };
+    ModelText::framed(&before, &output.interleaved, &format!("{gap}{after}"))
+}
+
+fn stopped_by(reason: Option<i32>) -> &'static str {
+    match reason.map(ShellAbortReason::try_from) {
+        Some(Ok(ShellAbortReason::UserAbort)) => "by the user",
+        Some(Ok(ShellAbortReason::Timeout)) => "by its time limit",
+        _ => "before its end",
+    }
+}
+
+fn sentence(reason: &str) -> String {
+    let text = because(reason);
+    match text.ends_with(['.', '!', '?']) {
+        true => text,
+        false => text + ".",
+    }
+}
+
+fn card(args: ShellArgs, result: shell_result::Result, is_background: bool) -> Tool {
+    Tool::ShellToolCall(ShellToolCall {
+        description: args.description.clone(),
+        args: Some(args),
+        result: Some(ShellResult {
+            is_background: is_background.then_some(true),
+            result: Some(result),
+            ..ShellResult::default()
+        }),
+    })
+}
