@@ -6,7 +6,10 @@
     missing_docs,
     reason = "a failed expectation is a failed test"
 )]
-#![allow(clippy::disallowed_methods, reason = "under a paused clock, sleeping is how time passes")]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "under a paused clock, sleeping is how time passes"
+)]
 
 #[path = "support/wire.rs"]
 mod wire;
