@@ -22,7 +22,8 @@ use cairn::cursor::proto::agent::agent_server_message::Message as ServerMessage;
 use cairn::cursor::proto::agent::{exec_server_message, interaction_update};
 use cairn::demo::wire_client::RunFrame;
 use serde_json::json;
-use support::fake_cursor::{End, ExecAnswer, FakeCursor, GetAnswer, TurnReport};
+use support::fake_cursor::{End, ExecAnswer, FakeCursor, GetAnswer, TurnReport, set_of};
+use support::strict_chat::Reply;
 use support::wire_bench::{Bench, Database, roles};
 
 const BOTH: [Database; 2] = [Database::Kept, Database::Lost];
@@ -224,6 +225,32 @@ async fn resuming_a_staged_answer_settles_it_without_calling_the_model() {
 }
 
 #[tokio::test]
+async fn a_round_that_was_settled_unseen_and_gives_the_same_again_is_the_same_state() {
+    let mut bench = Bench::new().await;
+    bench.file("a.txt", "one\n");
+    bench
+        .chat
+        .reply_calls([("call_a", "Read", r#"{"path":"a.txt"}"#)]);
+    let (held, gate) = Reply::text("never read").hold_headers();
+    bench.chat.reply(held);
+    let mut turn = bench.cursor.start_turn("Read it.").await;
+    // The last blob of the settled state is acknowledged; its checkpoint comes and is not read any more.
+    turn.until("the result's blob", |frame| {
+        set_of(frame).is_some_and(|data| data.starts_with(br#"{"role":"tool""#))
+    })
+    .await;
+    gate.arrived().await;
+    turn.close();
+    gate.gone().await;
+    assert_eq!(bench.cursor.state().pending_tool_calls.len(), 1);
+    bench.chat.reply_text("One line.");
+    bench.cursor.resume().await.success();
+    let bodies = bench.bodies();
+    assert_eq!(bodies[1], bodies[2]);
+    bench.assert_clean();
+}
+
+#[tokio::test]
 async fn a_cut_after_a_settled_round_loses_nothing_of_it() {
     for database in BOTH {
         let mut bench = Bench::new().await;
@@ -231,7 +258,7 @@ async fn a_cut_after_a_settled_round_loses_nothing_of_it() {
         bench
             .chat
             .reply_calls([("call_a", "Read", r#"{"path":"a.txt"}"#)]);
-        let (held, gate) = support::strict_chat::Reply::text("never read").hold_headers();
+        let (held, gate) = Reply::text("never read").hold_headers();
         bench.chat.reply(held);
         let mut turn = bench.cursor.start_turn("Read it.").await;
         turn.until_checkpoint(1).await;

@@ -6,6 +6,10 @@
     missing_docs,
     reason = "a failed expectation is a failed test"
 )]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "under a paused clock, sleeping is how time passes"
+)]
 
 #[path = "support/wire.rs"]
 mod wire;
@@ -658,7 +662,7 @@ async fn bodies_are_bounded_and_uncompressed() {
     // Refused by its announced length: nothing of it is read.
     let chunks = futures_util::stream::pending::<Result<Bytes, std::io::Error>>();
     let long = append()
-        .header("content-length", 64 * 1024 * 1024 + 1)
+        .header("content-length", 256 * 1024 * 1024 + 1)
         .body(reqwest::Body::wrap_stream(chunks))
         .send()
         .await

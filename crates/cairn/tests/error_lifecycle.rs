@@ -316,6 +316,7 @@ async fn a_cancel_action_ends_the_run_with_canceled() {
     let (reply, gate) = Reply::text("never read").hold_headers();
     bench.chat.reply(reply);
     let mut turn = bench.cursor.start_turn("Tell me.").await;
+    turn.until_checkpoint(0).await;
     gate.arrived().await;
     turn.cancel().await;
     let report = turn.finish().await;

@@ -12,7 +12,7 @@ mod wire;
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use base64::Engine as _;
 use cairn::cursor::connect::{ConnectCode, ConnectError};
@@ -428,7 +428,7 @@ impl Process {
 
     /// Stops it as a service manager does; what it printed after its first line, and its log.
     fn stop(mut self) -> (String, String) {
-        let began = Instant::now();
+        let began = tokio::time::Instant::now();
         let killed = Command::new("kill")
             .args(["-TERM", &self.child.id().to_string()])
             .status()
@@ -481,15 +481,16 @@ async fn the_binary_makes_a_key_keeps_it_and_prints_no_secret() {
     assert_eq!(exchange("sk-CANARY-123", &process.base).await.status(), 401);
     let message = client_message("prompt-CANARY");
     for (path, content_type, body) in [
+        // Not a run_request: the stream that is opened next ends with an error at once.
+        (
+            "/aiserver.v1.BidiService/BidiAppend",
+            "application/proto",
+            prost::Message::encode_to_vec(&append_request("r", 0, &message)),
+        ),
         (
             "/agent.v1.AgentService/RunSSE",
             "application/connect+proto",
             wire::run_sse_body("r").to_vec(),
-        ),
-        (
-            "/aiserver.v1.BidiService/BidiAppend",
-            "application/proto",
-            prost::Message::encode_to_vec(&append_request("early", 0, &message)),
         ),
         (
             "/aiserver.v1.BidiService/BidiAppend",

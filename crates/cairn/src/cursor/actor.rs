@@ -24,7 +24,6 @@ use super::sessions::SessionIo;
 use super::tools::ToolRuntime;
 use crate::config::ModelConfig;
 use crate::model::RunFailure;
-use crate::provider::ProviderRouter;
 use crate::run::{self, RunServices};
 
 /// How long a stream may be open before its first message must have come.
@@ -35,8 +34,6 @@ const FIRST_MESSAGE_LIMIT: Duration = Duration::from_secs(60);
 pub struct CursorContext {
     /// The store and the index of active runs.
     pub services: RunServices,
-    /// The endpoint of each configured model.
-    pub router: ProviderRouter,
     /// The configured models.
     pub models: Vec<ModelConfig>,
     /// The system prompts, tools and templates.
@@ -87,12 +84,7 @@ async fn conduct(
             }
         }
     };
-    let Prepared {
-        run,
-        provider,
-        frontier,
-        tools,
-    } = prepared;
+    let Prepared { run, frontier, tools } = prepared;
     let dynamic_tools = tools.mcp.keys().cloned().collect();
     let tool_names = run.prompt.tools.iter().map(|tool| tool.name.clone()).collect();
     #[allow(
@@ -111,7 +103,7 @@ async fn conduct(
     };
     let worker = tokio::spawn(worker.work(queue).in_current_span());
     let context_window = run.model.context_window;
-    let (handle, _task) = run::start(context.services.clone(), provider, run);
+    let (handle, _task) = run::start(context.services.clone(), run);
     let mut tools = ToolRuntime::new(tools);
     // The question for the request context has taken the first exec id, whether it was asked or not.
     let context_exec_id = tools.reserve_exec_id();

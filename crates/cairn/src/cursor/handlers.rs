@@ -28,8 +28,9 @@ use super::proxy::Upstream;
 use super::services::{self, ListedModel};
 use super::sessions::{SessionIo, SessionRegistry};
 
-/// Largest body of an append: hex of a message of half the size.
-const MAX_APPEND_BYTES: usize = 64 * 1024 * 1024;
+/// Largest body of an append: hex of a message of half the size. The client sends the whole history along with every
+/// turn, images included. [sdk]
+const MAX_APPEND_BYTES: usize = 256 * 1024 * 1024;
 /// Largest body of every other call; they carry ids, or what is thrown away.
 const MAX_SMALL_BYTES: usize = 4 * 1024 * 1024;
 /// How long a body may take to arrive.

@@ -26,7 +26,7 @@ impl Default for InboxLimits {
     fn default() -> Self {
         Self {
             messages: 4096,
-            bytes: 64 * 1024 * 1024,
+            bytes: 128 * 1024 * 1024,
             gap: Duration::from_secs(30),
         }
     }

@@ -28,7 +28,8 @@ pub fn canceled() -> ConnectError {
 
 /// The end frame of a run that could not go on.
 ///
-/// The whole sentence stands in the Connect message too: the SDK shows nothing of the details. [sdk]
+/// The whole text stands in the message as well as in the details. The SDK keeps `[code] message` of an error that may
+/// be retried, and title and detail, joined by a space, of one that may not. [sdk]
 pub fn failed(failure: &RunFailure) -> ConnectError {
     let text = failure.to_string();
     match failure {
@@ -36,21 +37,21 @@ pub fn failed(failure: &RunFailure) -> ConnectError {
         RunFailure::Protocol(_) => error(
             ConnectCode::InvalidArgument,
             error_details::Error::BadRequest,
-            "The request cannot be served",
+            "The request cannot be served.",
             &text,
             false,
         ),
         RunFailure::Store(_) => error(
             ConnectCode::Internal,
             error_details::Error::Internal,
-            "cairn's database failed",
+            "cairn's database failed.",
             &text,
             true,
         ),
         RunFailure::Client(_) => error(
             ConnectCode::Aborted,
             error_details::Error::NetworkError,
-            "The client could not go on",
+            "The client could not go on.",
             &text,
             true,
         ),
@@ -60,21 +61,21 @@ pub fn failed(failure: &RunFailure) -> ConnectError {
 /// `unavailable` for every fault: it is the code on which a client offers to resume. [capture]
 fn provider_failed(failure: &ProviderFailure, text: &str) -> ConnectError {
     let title = match failure.fault {
-        ProviderFault::Authentication => "The model endpoint refused the API key",
-        ProviderFault::Permission => "The model endpoint does not allow this",
-        ProviderFault::Quota => "The model endpoint's quota is used up",
-        ProviderFault::NotFound => "The model endpoint does not know this model or address",
-        ProviderFault::InvalidRequest => "The model endpoint refused the request",
-        ProviderFault::ContextLength => "The conversation is too long for the model",
-        ProviderFault::RateLimited => "The model endpoint limits the rate",
-        ProviderFault::Unavailable => "The model endpoint is not available",
-        ProviderFault::Connection => "The model endpoint cannot be reached",
-        ProviderFault::Timeout => "The model endpoint did not answer in time",
-        ProviderFault::Cut => "The model's answer was cut off",
-        ProviderFault::Malformed => "The model endpoint's answer breaks its own rules",
-        ProviderFault::OutputLimit => "The answer hit the output limit",
-        ProviderFault::Filtered => "The model endpoint filtered the answer",
-        ProviderFault::Unsupported => "This model cannot do what is asked",
+        ProviderFault::Authentication => "The model endpoint refused the API key.",
+        ProviderFault::Permission => "The model endpoint does not allow this.",
+        ProviderFault::Quota => "The model endpoint's quota is used up.",
+        ProviderFault::NotFound => "The model endpoint does not know this model or address.",
+        ProviderFault::InvalidRequest => "The model endpoint refused the request.",
+        ProviderFault::ContextLength => "The conversation is too long for the model.",
+        ProviderFault::RateLimited => "The model endpoint limits the rate.",
+        ProviderFault::Unavailable => "The model endpoint is not available.",
+        ProviderFault::Connection => "The model endpoint cannot be reached.",
+        ProviderFault::Timeout => "The model endpoint did not answer in time.",
+        ProviderFault::Cut => "The model's answer was cut off.",
+        ProviderFault::Malformed => "The model endpoint's answer breaks its own rules.",
+        ProviderFault::OutputLimit => "The answer hit the output limit.",
+        ProviderFault::Filtered => "The model endpoint filtered the answer.",
+        ProviderFault::Unsupported => "This model cannot do what is asked.",
     };
     error(
         ConnectCode::Unavailable,
@@ -92,7 +93,7 @@ fn error(
     detail: &str,
     is_retryable: bool,
 ) -> ConnectError {
-    ConnectError::new(code, format!("{title}: {detail}")).with_details(ErrorDetails {
+    ConnectError::new(code, detail).with_details(ErrorDetails {
         error: kind.into(),
         details: Some(CustomErrorDetails {
             title: title.to_owned(),

@@ -85,15 +85,13 @@ pub async fn run(out: impl Write) -> Result<(), DemoError> {
     let config = configuration(&folder.path().join("data"))?;
 
     let requests = Requests::default();
-    let router = ProviderRouter::from_config(&config.models)
+    let providers = ProviderRouter::from_config(&config.models)
         .map_err(StartError::from)?
-        .wrap(|inner| {
-            Arc::new(Recorder {
-                inner,
-                requests: requests.clone(),
-            })
-        });
-    let agents = Agents::with_router(&config, router).await?;
+        .into_routes()
+        .into_iter()
+        .map(|(id, inner)| (id, Recorder::before(inner, &requests)))
+        .collect();
+    let agents = Agents::with_providers(&config, providers).await?;
     let shutdown = CancellationToken::new();
     let app = App::bind(
         &config,

@@ -15,8 +15,18 @@ pub(super) type Requests = Arc<Mutex<Vec<ModelRequest>>>;
 /// A provider that notes each request and passes it on.
 #[derive(Debug)]
 pub(super) struct Recorder {
-    pub inner: Arc<dyn Provider>,
-    pub requests: Requests,
+    inner: Arc<dyn Provider>,
+    requests: Requests,
+}
+
+impl Recorder {
+    /// Stands before a provider and notes what it is asked.
+    pub(super) fn before(inner: Arc<dyn Provider>, requests: &Requests) -> Arc<dyn Provider> {
+        Arc::new(Self {
+            inner,
+            requests: requests.clone(),
+        })
+    }
 }
 
 impl Provider for Recorder {

@@ -175,11 +175,12 @@ where
             attempt = self.attempts,
             fault = failure.fault.as_str(),
             status = failure.status,
-            retry_in_ms = delay.map(|delay| delay.as_millis() as u64),
+            retry_in_ms = delay.map(|delay| u64::try_from(delay.as_millis()).unwrap_or(u64::MAX)),
             "model call failed"
         );
         match delay {
             Some(delay) => {
+                #[allow(clippy::disallowed_methods, reason = "back-off between two tries")]
                 tokio::time::sleep(delay).await;
                 State::Ready
             }

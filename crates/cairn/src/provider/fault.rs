@@ -182,6 +182,8 @@ fn fault_of_code(code: &str) -> Option<ProviderFault> {
 
 fn fault_of_status(status: u16) -> ProviderFault {
     match status {
+        // A redirect is not followed: it would carry the key to an address that nobody configured.
+        ..=399 => ProviderFault::NotFound,
         401 => ProviderFault::Authentication,
         402 => ProviderFault::Quota,
         403 => ProviderFault::Permission,
@@ -191,8 +193,6 @@ fn fault_of_status(status: u16) -> ProviderFault {
         408 | 425 => ProviderFault::Unavailable,
         501 | 505 => ProviderFault::InvalidRequest,
         500.. => ProviderFault::Unavailable,
-        // A redirect is not followed: it would carry the key to an address that nobody configured.
-        300..400 => ProviderFault::NotFound,
         _ => ProviderFault::InvalidRequest,
     }
 }

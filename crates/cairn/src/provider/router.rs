@@ -65,20 +65,13 @@ impl ProviderRouter {
         Ok(Self { routes })
     }
 
-    /// The same routes, each with something put in front of its provider.
-    #[must_use]
-    pub fn wrap(self, wrap: impl Fn(Arc<dyn Provider>) -> Arc<dyn Provider>) -> Self {
-        Self {
-            routes: self
-                .routes
-                .into_iter()
-                .map(|(id, provider)| (id, wrap(provider)))
-                .collect(),
-        }
-    }
-
     /// The provider of the configured model with this id.
     pub fn route(&self, model_id: &str) -> Option<Arc<dyn Provider>> {
         self.routes.get(model_id).cloned()
+    }
+
+    /// All providers by the id of their model.
+    pub fn into_routes(self) -> HashMap<String, Arc<dyn Provider>> {
+        self.routes
     }
 }

@@ -3,6 +3,7 @@
 //! Owns the order: register, take ownership in the store, run the loop, record the end, tell the client, release.
 //! Must never know: what the client does with the outcome.
 
+use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
@@ -15,7 +16,7 @@ use super::lifecycle::Halt;
 use super::registry::RunRegistry;
 use crate::client::{ClientEvent, ClientHandle, RunHandle, session};
 use crate::clock;
-use crate::model::{PreparedRun, RunFailure, RunOutcome, Usage};
+use crate::model::{PreparedRun, ProviderFailure, ProviderFault, RunFailure, RunOutcome, Usage};
 use crate::provider::Provider;
 use crate::store::{RunRecordEnd, Store};
 
@@ -26,26 +27,24 @@ pub struct RunServices {
     pub store: Arc<Store>,
     /// Which run is active where.
     pub registry: RunRegistry,
+    /// The endpoint of each configured model, by the model's id.
+    pub providers: Arc<HashMap<String, Arc<dyn Provider>>>,
 }
 
 /// Starts a run. Its events end with exactly one [`ClientEvent::Ended`], whatever happens.
 ///
 /// The returned task ends after that event; it never panics.
-pub fn start(
-    services: RunServices,
-    provider: Arc<dyn Provider>,
-    run: PreparedRun,
-) -> (ClientHandle, JoinHandle<()>) {
+pub fn start(services: RunServices, run: PreparedRun) -> (ClientHandle, JoinHandle<()>) {
     let (client, port) = session();
     services
         .registry
         .register(&run.conversation, &run.id, &port.cancel);
     let span = tracing::info_span!("run", run = %run.id, conversation = %run.conversation, model = %run.model.model_id);
-    let task = tokio::spawn(live(services, provider, run, port).instrument(span));
+    let task = tokio::spawn(live(services, run, port).instrument(span));
     (client, task)
 }
 
-async fn live(services: RunServices, provider: Arc<dyn Provider>, run: PreparedRun, mut port: RunHandle) {
+async fn live(services: RunServices, run: PreparedRun, mut port: RunHandle) {
     let (outcome, usage) = match services.store.begin_run(&run, clock::unix_ms()).await {
         Err(error) => (RunOutcome::Failed(error.into()), None),
         Ok(begun) => {
@@ -53,7 +52,7 @@ async fn live(services: RunServices, provider: Arc<dyn Provider>, run: PreparedR
                 superseded = begun.superseded.as_ref().map(tracing::field::display),
                 "run started"
             );
-            let (outcome, usage) = drive(services.store.as_ref(), provider.as_ref(), &run, &mut port).await;
+            let (outcome, usage) = drive(&services, &run, &mut port).await;
             let end = RunRecordEnd {
                 outcome: &outcome,
                 usage,
@@ -83,12 +82,21 @@ async fn live(services: RunServices, provider: Arc<dyn Provider>, run: PreparedR
 }
 
 async fn drive(
-    store: &Store,
-    provider: &dyn Provider,
+    services: &RunServices,
     run: &PreparedRun,
     port: &mut RunHandle,
 ) -> (RunOutcome, Option<Usage>) {
-    let mut engine = Engine::new(store, provider, run, port);
+    let Some(provider) = services.providers.get(&*run.model.model_id) else {
+        let failure = ProviderFailure::new(
+            ProviderFault::NotFound,
+            format!(
+                "model \"{}\" has no configured endpoint; add it to the configuration",
+                run.model.model_id
+            ),
+        );
+        return (RunOutcome::Failed(failure.into()), None);
+    };
+    let mut engine = Engine::new(&services.store, provider.as_ref(), run, port);
     // A defect of ours must still end the run once, with a record and an end frame.
     let result = AssertUnwindSafe(engine.run()).catch_unwind().await;
     let usage = engine.total_usage();

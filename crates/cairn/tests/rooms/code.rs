@@ -251,7 +251,14 @@ pub fn unreachable_modules(repository: &Repository) -> Vec<Breach> {
                 .text(candidate)
                 .is_some_and(|source| declares(source, name))
         });
-        if !declared {
+        // A unit-test file beside its module is declared there with `#[path = "…_tests.rs"] mod tests;`.
+        let beside = path
+            .strip_suffix("_tests.rs")
+            .and_then(|stem| repository.text(&format!("{stem}.rs")));
+        let file = path.rsplit('/').next().unwrap_or(path);
+        let declared_by_path =
+            beside.is_some_and(|source| source.contains(&format!("#[path = \"{file}\"]\nmod tests;")));
+        if !declared && !declared_by_path {
             out.push(Breach::new(
                 path,
                 0,

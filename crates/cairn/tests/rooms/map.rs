@@ -130,7 +130,7 @@ pub const ROOMS: &[Room] = &[
 pub const WIRING: &[&str] = &["lib", "main", "app", "demo"];
 
 /// Modules beside the rooms that everyone may be told to use and that use none of them.
-pub const LEAVES: &[&str] = &["clock", "config"];
+pub const LEAVES: &[&str] = &["clock", "config", "guard", "server"];
 
 /// What a run may take from `provider/`: the port, not what stands behind it.
 pub const PROVIDER_PORT: &[&str] = &[

@@ -1,7 +1,7 @@
 //! A client that is not Cursor: it has no state protocol, releases every barrier at once (unless told to hold), and
 //! runs tools by closure. It proves that the run core knows nothing of any client.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use cairn::client::{Barrier, ClientCommand, ClientEvent, ClientHandle, StateCause};
@@ -23,17 +23,24 @@ impl Bench {
     pub async fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(&folder.path().join("cairn.db")).await.unwrap();
-        Self {
-            services: RunServices {
-                store: Arc::new(store),
-                registry: RunRegistry::default(),
-            },
-            folder,
-        }
+        let services = RunServices {
+            store: Arc::new(store),
+            registry: RunRegistry::default(),
+            providers: Arc::default(),
+        };
+        Self { services, folder }
     }
 
     pub fn start(&self, provider: &(impl Provider + Clone + 'static), run: PreparedRun) -> FakeClient {
-        let (handle, _task) = start(self.services.clone(), Arc::new(provider.clone()), run);
+        let provider: Arc<dyn Provider> = Arc::new(provider.clone());
+        let providers = Arc::new(HashMap::from([("fake".to_owned(), provider)]));
+        let (handle, _task) = start(
+            RunServices {
+                providers,
+                ..self.services.clone()
+            },
+            run,
+        );
         FakeClient::new(handle)
     }
 

@@ -622,3 +622,17 @@ pub fn checkpoint_of(frame: &RunFrame) -> Option<ConversationStateStructure> {
         _ => None,
     }
 }
+
+/// The data of a SET frame.
+pub fn set_of(frame: &RunFrame) -> Option<Bytes> {
+    let RunFrame::Message(message) = frame else {
+        return None;
+    };
+    match &message.message {
+        Some(ServerMessage::KvServerMessage(KvServerMessage {
+            message: Some(kv_server_message::Message::SetBlobArgs(args)),
+            ..
+        })) => Some(args.blob_data.clone()),
+        _ => None,
+    }
+}

@@ -67,6 +67,7 @@ impl FakeProvider {
 
     /// The next request is answered as the feed says.
     pub fn feed(&self) -> Feed {
+        #[allow(clippy::disallowed_methods, reason = "a test feeds a few events")]
         let (sender, receiver) = mpsc::unbounded_channel();
         self.0
             .lock()

@@ -64,6 +64,7 @@ impl Server {
     }
 
     pub async fn with_upstream(upstream: Option<&str>) -> Self {
+        #[allow(clippy::disallowed_methods, reason = "a test opens a few runs")]
         let (opened, runs) = mpsc::unbounded_channel();
         let shutdown = CancellationToken::new();
         let starter = Arc::new(move |io| {

@@ -32,15 +32,12 @@ use crate::model::{
     CallId, ConversationId, Message, ParentCall, PreparedRun, RevisionId, RunAction, RunFailure, RunId,
     RunKind,
 };
-use crate::provider::Provider;
 
 /// What a request became.
 #[derive(Debug)]
 pub struct Prepared {
     /// For the run core.
     pub run: PreparedRun,
-    /// The model's endpoint.
-    pub provider: Arc<dyn Provider>,
     /// Where the client's state stands.
     pub frontier: Frontier,
     /// For the tool runtime.
@@ -74,11 +71,6 @@ pub async fn prepare(
         request.model_details.as_ref(),
         &context.models,
     )?;
-    let provider = context
-        .router
-        .route(&model.model_id)
-        .ok_or_else(|| RunFailure::Store(format!("model {} has no endpoint", model.model_id)))?;
-
     let state =
         ClientState::decode(&request.conversation_state.clone().unwrap_or_default()).map_err(protocol)?;
     let prefetched = request
@@ -174,7 +166,6 @@ pub async fn prepare(
             base,
             action,
         },
-        provider,
         frontier,
         tools,
     })

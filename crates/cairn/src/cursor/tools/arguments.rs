@@ -33,7 +33,7 @@ pub(super) struct ShellArguments {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct ReadArguments {
     pub path: String,
-    /// One-based first line; negative counts from the end; never 0.
+    /// One-based first line.
     pub offset: Option<i32>,
     /// Number of lines; at least 1.
     pub limit: Option<i32>,
@@ -129,6 +129,12 @@ impl Reader {
             Value::String(text) => Some(text),
             other => Some(self.mistyped(name, "a string", &other)),
         }
+    }
+
+    /// `true` or `false`, which must be there.
+    pub(super) fn bool(&mut self, name: &str) -> bool {
+        self.optional_bool(name)
+            .unwrap_or_else(|| self.missing(name, "true or false"))
     }
 
     /// `true` or `false`, or left out.

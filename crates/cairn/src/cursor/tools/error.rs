@@ -44,14 +44,6 @@ pub enum ToolProtocolError {
         /// The field that would be right.
         expected: &'static str,
     },
-    /// The client closed the exec before its result: what became of it is unknown.
-    #[error("the client closed exec {exec_id} of call {call} before its result")]
-    ClosedWithoutResult {
-        /// The id.
-        exec_id: u32,
-        /// Its call.
-        call: CallId,
-    },
     /// A control message of a kind that is not known here.
     #[error("the client sent an exec control message without content")]
     EmptyControl,

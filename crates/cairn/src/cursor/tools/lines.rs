@@ -118,6 +118,7 @@ impl FileText {
             next = region.lines.end;
         }
         rebuilt.keep(&old, &self.endings, next..old.len());
+        rebuilt.part_cr_from_lf();
         Self {
             lf: rebuilt.lf,
             endings: rebuilt.endings,
@@ -165,6 +166,15 @@ impl Rebuild {
         // The last line of a file may have no end.
         let ended = range.start.min(endings.len())..range.end.min(endings.len());
         self.endings.extend_from_slice(&endings[ended]);
+    }
+
+    /// An empty line that ends in LF, moved behind a CR, would read as the second half of a CRLF and vanish.
+    fn part_cr_from_lf(&mut self) {
+        for (place, line) in self.lf.split_inclusive('\n').enumerate().skip(1) {
+            if line == "\n" && self.endings[place - 1] == Ending::Cr && self.endings[place] == Ending::Lf {
+                self.endings[place] = Ending::Cr;
+            }
+        }
     }
 
     fn add(&mut self, line: &str, ending: Ending) {

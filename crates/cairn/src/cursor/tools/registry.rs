@@ -113,15 +113,10 @@ static TOOLS: &[ToolEntry] = &[
             })
         },
         read: |reader| {
-            let read = ReadArguments {
-                path: reader.filled_text("path"),
-                offset: reader.optional_integer("offset", i32::MIN, i32::MAX),
-                limit: reader.optional_integer("limit", 1, i32::MAX),
-            };
             Arguments::Read(ReadArguments {
-                // Lines count from 1; 0 is the common slip for "from the start" and can mean nothing else.
-                offset: read.offset.filter(|offset| *offset != 0),
-                ..read
+                path: reader.filled_text("path"),
+                offset: reader.optional_integer("offset", 1, i32::MAX),
+                limit: reader.optional_integer("limit", 1, i32::MAX),
             })
         },
     },

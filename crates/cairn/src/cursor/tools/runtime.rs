@@ -54,6 +54,10 @@ pub struct McpTool {
 
 /// What the session has to do, in order.
 #[derive(Clone, PartialEq, Debug)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "nearly every effect is the large one, and each is moved once"
+)]
 pub enum Effect {
     /// Send this to the client.
     Send(Message),
@@ -218,7 +222,7 @@ impl ToolRuntime {
             }
             Err(Refusal::Arguments { shown, text }) => {
                 // The card keeps what the stream showed of arguments that could not be used.
-                let card = streamed.unwrap_or_else(|| ArgumentStream::new(shown, "")).card();
+                let card = streamed.unwrap_or_else(|| ArgumentStream::new(*shown, "")).card();
                 (card, Err(text))
             }
         };
@@ -288,10 +292,13 @@ impl ToolRuntime {
         match message.message.ok_or(ToolProtocolError::EmptyControl)? {
             Control::Heartbeat(_) => Ok(Vec::new()),
             Control::StreamClose(close) => match self.issued(close.id)? {
-                Some(Exec::Live(call)) => Err(ToolProtocolError::ClosedWithoutResult {
-                    exec_id: close.id,
-                    call: call.clone(),
-                }),
+                // The client closes a command this way whose working directory does not exist. [sdk]
+                Some(Exec::Live(call)) => {
+                    let call = call.clone();
+                    let text = "The client ended the tool without a result: whether it ran is unknown. For a \
+                                command, check that its working_directory exists.";
+                    self.fail_exec(close.id, &call, text, now_ms)
+                }
                 Some(Exec::Background { call, .. }) => {
                     let call = call.clone();
                     self.execs.insert(close.id, Exec::Finished(call));
@@ -303,15 +310,8 @@ impl ToolRuntime {
             Control::Throw(throw) => match self.exec(throw.id)? {
                 Exec::Live(call) => {
                     let call = call.clone();
-                    let Some((_, running)) = self.take_running(&call) else {
-                        return Err(ToolProtocolError::UnknownExec { exec_id: throw.id });
-                    };
                     let text = format!("The client could not execute the tool: {}", throw.error);
-                    let outcome = local::failure(running.card.clone(), &text);
-                    let mut effects = Vec::new();
-                    self.execs.insert(throw.id, Exec::Finished(call.clone()));
-                    self.finish(&call, running, outcome, now_ms, &mut effects);
-                    Ok(effects)
+                    self.fail_exec(throw.id, &call, &text, now_ms)
                 }
                 Exec::Background { call, .. } => {
                     let call = call.clone();
@@ -325,6 +325,24 @@ impl ToolRuntime {
                 }),
             },
         }
+    }
+
+    /// Ends a live exec as a tool error that the model sees.
+    fn fail_exec(
+        &mut self,
+        exec_id: u32,
+        call: &CallId,
+        text: &str,
+        now_ms: u64,
+    ) -> Result<Vec<Effect>, ToolProtocolError> {
+        let Some((_, running)) = self.take_running(call) else {
+            return Err(ToolProtocolError::UnknownExec { exec_id });
+        };
+        let outcome = local::failure(running.card.clone(), text);
+        let mut effects = Vec::new();
+        self.execs.insert(exec_id, Exec::Finished(call.clone()));
+        self.finish(call, running, outcome, now_ms, &mut effects);
+        Ok(effects)
     }
 
     /// The run stored the call's result. None if the call was not finished here.
@@ -403,13 +421,9 @@ impl ToolRuntime {
         let mut effects = Vec::new();
         match dispatch::advance(&call, awaiting, answer, &self.scope, elapsed_ms) {
             Err(awaiting) => {
-                self.calls.insert(
-                    call.clone(),
-                    CallState::Running {
-                        awaiting: *awaiting,
-                        running,
-                    },
-                );
+                let awaiting = *awaiting;
+                self.calls
+                    .insert(call.clone(), CallState::Running { awaiting, running });
                 return Err(ToolProtocolError::WrongAnswer {
                     exec_id,
                     call,
@@ -556,7 +570,7 @@ impl ToolRuntime {
                 "{} was not executed, its arguments do not fit: {problems}.",
                 call.name
             ),
-            shown,
+            shown: Box::new(shown),
         })
     }
 
@@ -605,7 +619,7 @@ impl ToolRuntime {
 /// Why a call is not executed.
 enum Refusal {
     NoSuchTool(String),
-    Arguments { shown: Shown, text: String },
+    Arguments { shown: Box<Shown>, text: String },
 }
 
 fn misplaced(call: &CallId, what: &'static str) -> ToolProtocolError {

@@ -47,12 +47,12 @@ pub(super) fn read(reader: &mut Reader) -> TodoWriteArguments {
     });
     for (index, item) in todos.iter().enumerate() {
         if todos.iter().take(index).any(|earlier| earlier.id == item.id) {
-            reader.problem(format!("todos[{index}] repeats the id `{}`", item.id));
+            reader.problem(format!("`todos` repeats the id `{}`", item.id));
         }
     }
     TodoWriteArguments {
         todos,
-        merge: reader.optional_bool("merge").unwrap_or(false),
+        merge: reader.bool("merge"),
     }
 }
 

@@ -100,7 +100,7 @@ impl Calls {
             if call.name.is_empty() {
                 return Err(format!("tool call {index} has no name"));
             }
-            if !is_blank(&call.arguments)
+            if !is_empty(&call.arguments)
                 && let Err(fault) = serde_json::from_str::<IgnoredAny>(&call.arguments)
             {
                 return Err(format!(
@@ -113,7 +113,7 @@ impl Calls {
             self.announce(events);
         }
         for (index, call) in self.calls.iter_mut().enumerate() {
-            if is_blank(&call.arguments) {
+            if is_empty(&call.arguments) {
                 // Fixed here once, so that execution, storage and replay all see the same text.
                 call.arguments = "{}".to_owned();
             }
@@ -144,7 +144,7 @@ impl Calls {
             self.announce(events);
         }
         for (index, call) in self.calls.iter_mut().take(self.announced).enumerate() {
-            if !is_blank(&call.arguments) {
+            if !may_be_empty(&call.arguments) {
                 call.emit(index, events);
             }
         }
@@ -305,9 +305,12 @@ impl Call {
     }
 }
 
-/// Whether the text says nothing, or may still turn out to: empty, white space, `null` or the beginning of it. Such text
-/// is held back, because at the end it stands for `{}`.
-fn is_blank(arguments: &str) -> bool {
-    // Anything longer has long shown what it is; this keeps the check cheap on every piece.
-    arguments.len() < 64 && "null".starts_with(arguments.trim()) || arguments.trim().is_empty()
+/// Whether a call's whole argument text says nothing, and so stands for `{}`.
+fn is_empty(arguments: &str) -> bool {
+    matches!(arguments.trim(), "" | "null")
+}
+
+/// Whether the text so far may turn out to be empty in that sense; it is held back until that is known.
+fn may_be_empty(arguments: &str) -> bool {
+    "null".starts_with(arguments.trim())
 }

@@ -19,7 +19,8 @@ use self::script::{Step, steps};
 use super::{ModelEvent, ModelInvocation, ModelStream, Provider, RouteError, StopReason};
 use crate::config::ModelConfig;
 use crate::model::{
-    HistoryItem, Latency, ModelRequest, Part, ProviderFailure, ProviderFault, ToolResult, UserOrigin,
+    HistoryItem, Latency, ModelRequest, Part, ProviderFailure, ProviderFault, ToolCall, ToolResult,
+    UserOrigin,
 };
 use crate::provider::options::Options;
 
@@ -119,6 +120,7 @@ struct Turn<'a> {
     rounds: usize,
     /// Calls in the whole history, which make the next call's id unique.
     calls_before: usize,
+    calls: Vec<&'a ToolCall>,
     results: Vec<&'a ToolResult>,
 }
 
@@ -127,6 +129,7 @@ fn last_turn(history: &[std::sync::Arc<HistoryItem>]) -> Turn<'_> {
         message: String::new(),
         rounds: 0,
         calls_before: 0,
+        calls: Vec::new(),
         results: Vec::new(),
     };
     for item in history {
@@ -142,10 +145,12 @@ fn last_turn(history: &[std::sync::Arc<HistoryItem>]) -> Turn<'_> {
                 });
                 turn.message = text.unwrap_or_default();
                 turn.rounds = 0;
+                turn.calls.clear();
                 turn.results.clear();
             }
             HistoryItem::Assistant { calls, .. } => {
                 turn.calls_before += calls.len();
+                turn.calls.extend(calls);
                 turn.rounds += usize::from(!calls.is_empty());
             }
             HistoryItem::ToolResult(result) => turn.results.push(result),
@@ -166,7 +171,9 @@ fn closing(turn: &Turn<'_>) -> String {
             quoted.push('…');
         }
         let outcome = if result.is_error { "failed" } else { "gave" };
-        text.push_str(&format!("\n\n{} {outcome}:\n{quoted}", result.call));
+        let call = turn.calls.iter().find(|call| call.id == result.call);
+        let asked = call.map_or_else(String::new, |call| format!("{} {}", call.name, call.arguments));
+        text.push_str(&format!("\n\n{asked} {outcome}:\n{quoted}"));
     }
     text
 }

@@ -155,13 +155,13 @@ pub(in super::super) fn grep_args(call: &CallId, grep: &GrepArguments) -> GrepAr
 
 /// A file search: every file of the glob in which the empty pattern matches, the latest changed first. The client
 /// has no listing of its own, so files without any text are not among them.
-pub(in super::super) fn glob_args(call: &CallId, glob: &GlobArguments) -> exec_server_message::Message {
-    exec_server_message::Message::GrepArgs(GrepArgs {
+pub(in super::super) fn glob_args(call: &CallId, glob: &GlobArguments) -> GrepArgs {
+    GrepArgs {
         path: glob.target_directory.clone(),
         glob: Some(glob.pattern.clone()),
         output_mode: Some("files_with_matches".to_owned()),
         sort: Some("modified".to_owned()),
         tool_call_id: call.to_string(),
         ..GrepArgs::default()
-    })
+    }
 }

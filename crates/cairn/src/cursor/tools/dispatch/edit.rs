@@ -1,9 +1,10 @@
 //! An edit's stages: read the whole file, learn its line ends, write it.
 //!
-//! The client's read shows every text on LF and without a byte order mark, and names the size in bytes. If the size
-//! equals the text's, the text is the file. Otherwise a hidden search counts the lines that end in CRLF; with the
-//! mark's three bytes or without them the account must be even, or the file is not the UTF-8 text that was read and
-//! is refused. Only if some lines end in CRLF and others do not are their numbers asked for too.
+//! The client's read shows every text on LF and without a byte order mark, takes what is no UTF-8 for another
+//! encoding, and names the size in bytes. An ASCII text of that size is the file. For any other a hidden search counts
+//! the lines that end in CRLF: with these and with or without the mark's three bytes the account must be even, or the
+//! file is not the UTF-8 text that was read and is refused. Only if some lines end in CRLF and others do not are their
+//! numbers asked for too.
 //! The client's write keeps the mark, and writes CRLF for each LF where the file has any CRLF: a text that this turns
 //! into the right bytes goes out as text, any other as bytes.
 //! Must never know: exec ids, cards in progress.
@@ -40,7 +41,7 @@ enum Stage {
     /// For the number of lines that end in CRLF; the text as read, and how many bytes more the file has.
     Counting { text: String, surplus: i64 },
     /// For the numbers of these `count` lines.
-    Locating { text: String, bom: bool, count: i64 },
+    Locating { text: String, bom: bool, count: usize },
     /// For the write to be done.
     Writing(Planned),
 }
@@ -108,8 +109,8 @@ fn read(call: &CallId, edit: EditArguments, result: read_result::Result) -> Step
     };
     let surplus = file_size - i64::try_from(text.len()).unwrap_or(i64::MAX);
     match surplus {
-        0 => plan(call, edit, &text, false, HiddenCrLf::None),
-        1.. => {
+        0 if text.is_ascii() => plan(call, edit, &text, false, HiddenCrLf::None),
+        0.. => {
             let message = crlf_lines(call, &edit.path, "count");
             wait(edit, Stage::Counting { text, surplus }, message)
         }
@@ -128,30 +129,40 @@ fn counted(
         Ok(success) => success,
         Err(why) => return refuse(&edit, &why),
     };
-    let matched: i64 = success
+    let matched: i32 = success
         .workspace_results
         .into_values()
         .filter_map(|group| match group.result {
-            Some(grep_union_result::Result::Count(count)) => Some(i64::from(count.total_matches)),
+            Some(grep_union_result::Result::Count(count)) => Some(count.total_matches),
             _ => None,
         })
         .sum();
     // A last line that ends in a bare CR matches as well and is no CRLF.
-    let count = matched - i64::from(text.ends_with('\r'));
-    let bom = match surplus - count {
-        0 => false,
-        3 => true,
+    let matched = usize::try_from(matched).unwrap_or_default();
+    let Some(count) = matched.checked_sub(usize::from(text.ends_with('\r'))) else {
+        return not_utf8(&edit);
+    };
+    let shown = text.matches("\r\n").count();
+    let bare = text.matches('\n').count() - shown;
+    let Some(hidden) = count.checked_sub(shown) else {
+        return not_utf8(&edit);
+    };
+    let bom = match usize::try_from(surplus)
+        .ok()
+        .and_then(|surplus| surplus.checked_sub(hidden))
+    {
+        Some(0) => false,
+        Some(3) => true,
         _ => return not_utf8(&edit),
     };
-    let lines = i64::try_from(text.matches('\n').count()).unwrap_or(i64::MAX);
-    match count {
-        0 => plan(call, edit, &text, bom, HiddenCrLf::None),
-        all if all == lines => plan(call, edit, &text, bom, HiddenCrLf::All),
-        count => {
-            let message = crlf_lines(call, &edit.path, "content");
-            wait(edit, Stage::Locating { text, bom, count }, message)
-        }
+    if hidden == 0 {
+        return plan(call, edit, &text, bom, HiddenCrLf::None);
     }
+    if hidden == bare {
+        return plan(call, edit, &text, bom, HiddenCrLf::All);
+    }
+    let message = crlf_lines(call, &edit.path, "content");
+    wait(edit, Stage::Locating { text, bom, count }, message)
 }
 
 fn located(
@@ -159,7 +170,7 @@ fn located(
     edit: EditArguments,
     text: &str,
     bom: bool,
-    count: i64,
+    count: usize,
     result: grep_result::Result,
 ) -> Step {
     let success = match searched(result) {
@@ -180,7 +191,7 @@ fn located(
         .map(|line| i64::from(line.line_number))
         .filter(|line| *line <= lines)
         .collect();
-    match i64::try_from(found.len()) == Ok(count) {
+    match found.len() == count {
         true => plan(call, edit, text, bom, HiddenCrLf::Lines(found)),
         false => refuse(
             &edit,

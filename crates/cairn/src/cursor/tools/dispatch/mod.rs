@@ -4,15 +4,16 @@
 //! Must never know: exec ids, streaming arguments, when a result is stored.
 
 mod edit;
-mod exec;
-mod local;
 mod shell;
 
-use super::arguments::{Arguments, DeleteArguments, GlobArguments, GrepArguments, ReadArguments};
+use super::arguments::{Arguments, GlobArguments, ReadArguments};
 use super::codec::request;
 use super::codec::response::ExecAnswer;
-use super::result::Outcome;
-use crate::cursor::proto::agent::{McpArgs, TodoItem, ToolCallDelta, exec_server_message};
+use super::result::exec::{delete, mcp, read, search};
+use super::result::{Outcome, local};
+use crate::cursor::proto::agent::{
+    DeleteArgs, GrepArgs, McpArgs, TodoItem, ToolCallDelta, exec_server_message::Message,
+};
 use crate::model::CallId;
 
 /// What holds for all calls of a session.
@@ -31,8 +32,8 @@ pub(super) struct Scope {
 #[derive(Debug)]
 pub(super) enum Awaiting {
     Read(ReadArguments),
-    Delete(DeleteArguments),
-    Grep(GrepArguments),
+    Delete(DeleteArgs),
+    Grep(GrepArgs),
     Glob(GlobArguments),
     Mcp(McpArgs),
     Shell(Box<shell::ShellRun>),
@@ -41,12 +42,13 @@ pub(super) enum Awaiting {
 
 /// What a call does next.
 #[derive(Debug)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "a step is taken at once, where it is made"
+)]
 pub(super) enum Step {
     /// Ask the client to execute this and wait for its answer.
-    Exec {
-        message: exec_server_message::Message,
-        awaiting: Awaiting,
-    },
+    Exec { message: Message, awaiting: Awaiting },
     /// The call is over.
     Done(Outcome),
 }
@@ -67,22 +69,35 @@ pub(super) enum Progress {
 
 /// Begins the execution of a call.
 pub(super) fn begin(call: &CallId, arguments: Arguments, scope: &Scope) -> Step {
-    match arguments {
+    let (message, awaiting) = match arguments {
         Arguments::Shell(shell) => {
             let args = request::shell_args(call, &shell, &scope.directory, &scope.conversation);
-            Step::Exec {
-                message: exec_server_message::Message::ShellStreamArgs(args.clone()),
-                awaiting: Awaiting::Shell(Box::new(shell::ShellRun::new(args))),
-            }
+            (
+                Message::ShellStreamArgs(args.clone()),
+                Awaiting::Shell(Box::new(shell::ShellRun::new(args))),
+            )
         }
-        Arguments::Read(read) => exec::read(call, read),
-        Arguments::Delete(delete) => exec::delete(call, delete),
-        Arguments::Grep(grep) => exec::grep(call, grep),
-        Arguments::Glob(glob) => exec::glob(call, glob),
-        Arguments::Mcp(args) => exec::mcp(args),
-        Arguments::Edit(edit) => edit::begin(call, edit),
-        Arguments::TodoWrite(todos) => local::todo_write(&scope.todos, todos),
-    }
+        Arguments::Read(read) => (
+            Message::ReadArgs(request::read_args(call, &read)),
+            Awaiting::Read(read),
+        ),
+        Arguments::Delete(delete) => {
+            let args = request::delete_args(call, &delete);
+            (Message::DeleteArgs(args.clone()), Awaiting::Delete(args))
+        }
+        Arguments::Grep(grep) => {
+            let args = request::grep_args(call, &grep);
+            (Message::GrepArgs(args.clone()), Awaiting::Grep(args))
+        }
+        Arguments::Glob(glob) => (
+            Message::GrepArgs(request::glob_args(call, &glob)),
+            Awaiting::Glob(glob),
+        ),
+        Arguments::Mcp(args) => (Message::McpArgs(args.clone()), Awaiting::Mcp(args)),
+        Arguments::Edit(edit) => return edit::begin(call, edit),
+        Arguments::TodoWrite(todos) => return Step::Done(local::todo_write(&scope.todos, todos)),
+    };
+    Step::Exec { message, awaiting }
 }
 
 /// Takes an answer of the client. The error gives the stage back: it does not wait for such an answer.
@@ -93,24 +108,20 @@ pub(super) fn advance(
     scope: &Scope,
     elapsed_ms: u64,
 ) -> Result<Progress, Box<Awaiting>> {
-    let done = |outcome| Ok(Progress::Step(Step::Done(outcome)));
-    match (awaiting, answer) {
-        (Awaiting::Read(read), ExecAnswer::Read(result)) => done(exec::read_done(&read, result)),
-        (Awaiting::Delete(delete), ExecAnswer::Delete(result)) => {
-            done(exec::delete_done(call, &delete, result))
+    let outcome = match (awaiting, answer) {
+        (Awaiting::Read(asked), ExecAnswer::Read(result)) => read::outcome(&asked, result),
+        (Awaiting::Delete(args), ExecAnswer::Delete(result)) => delete::outcome(args, result),
+        (Awaiting::Grep(args), ExecAnswer::Grep(result)) => search::grep(args, result),
+        (Awaiting::Glob(asked), ExecAnswer::Grep(result)) => search::glob(&asked, result),
+        (Awaiting::Mcp(args), ExecAnswer::Mcp(result)) => mcp::outcome(args, result),
+        (Awaiting::Shell(run), ExecAnswer::Shell(event)) => {
+            let folder = scope.terminals_folder.as_deref();
+            return Ok(shell::advance(*run, event, folder, elapsed_ms));
         }
-        (Awaiting::Grep(grep), ExecAnswer::Grep(result)) => done(exec::grep_done(call, &grep, result)),
-        (Awaiting::Glob(glob), ExecAnswer::Grep(result)) => done(exec::glob_done(&glob, result)),
-        (Awaiting::Mcp(args), ExecAnswer::Mcp(result)) => done(exec::mcp_done(args, result)),
-        (Awaiting::Shell(run), ExecAnswer::Shell(event)) => Ok(shell::advance(
-            *run,
-            event,
-            scope.terminals_folder.as_deref(),
-            elapsed_ms,
-        )),
-        (Awaiting::Edit(run), answer) => edit::advance(call, *run, answer).map(Progress::Step),
-        (awaiting, _) => Err(Box::new(awaiting)),
-    }
+        (Awaiting::Edit(run), answer) => return edit::advance(call, *run, answer).map(Progress::Step),
+        (awaiting, _) => return Err(Box::new(awaiting)),
+    };
+    Ok(Progress::Step(Step::Done(outcome)))
 }
 
 impl Awaiting {

@@ -45,7 +45,7 @@ impl Outcome {
 /// State beside the history that follows from a call.
 #[derive(Clone, PartialEq, Debug)]
 pub enum DerivedFact {
-    /// This path was read.
+    /// The file at this path, as the client names it, was read.
     ReadPath(String),
     /// The whole to-do list as it is now.
     Todos(Vec<TodoItem>),

@@ -31,7 +31,7 @@ pub(in super::super::super) fn outcome(read: &ReadArguments, result: read_result
 }
 
 fn shown(read: &ReadArguments, success: ReadSuccess) -> Outcome {
-    let path = read.path.clone();
+    let path = &read.path;
     let size = success.file_size;
     match success.output {
         Some(read_success::Output::Content(content)) => {
@@ -41,7 +41,7 @@ fn shown(read: &ReadArguments, success: ReadSuccess) -> Outcome {
                 exceeded_limit: success.truncated,
                 total_lines: success.total_lines.try_into().unwrap_or_default(),
                 file_size: size.try_into().unwrap_or(u32::MAX),
-                path: success.path,
+                path: success.path.clone(),
                 read_range: lines.range(),
                 include_line_numbers: Some(true),
                 output: Some(read_tool_success::Output::Content(lines.text())),
@@ -49,7 +49,7 @@ fn shown(read: &ReadArguments, success: ReadSuccess) -> Outcome {
             };
             let text = lines.for_model(read, success.total_lines, success.truncated);
             Outcome {
-                fact: Some(DerivedFact::ReadPath(path)),
+                fact: Some(DerivedFact::ReadPath(success.path)),
                 ..Outcome::success(card(read, read_tool_result::Result::Success(result)), text)
             }
         }
@@ -79,11 +79,7 @@ impl<'a> Lines<'a> {
     fn of(read: &ReadArguments, content: &'a str, total: i32, range_applied: bool) -> Self {
         let mut lines: Vec<&str> = content.split('\n').collect();
         let total = i64::from(total);
-        let first = match read.offset.map(i64::from) {
-            None => 1,
-            Some(offset) if offset < 0 => (total + offset + 1).max(1),
-            Some(offset) => offset,
-        };
+        let first = i64::from(read.offset.unwrap_or(1));
         let start = if range_applied { first } else { 1 };
         let count = |lines: &[&str]| i64::try_from(lines.len()).unwrap_or(i64::MAX);
         // Behind the last line end there is no line.

@@ -43,7 +43,7 @@ fn a_range_that_the_client_cut_out_is_numbered_from_its_start() {
         "     5|5\n     6|6\n     7|\n[The file goes on after line 7; its lines number 31.]\n"
     );
     assert_eq!(
-        text(Some(-3), None, content("29\n30\n", 31, true)),
+        text(Some(29), None, content("29\n30\n", 31, true)),
         "    29|29\n    30|30\n"
     );
 }

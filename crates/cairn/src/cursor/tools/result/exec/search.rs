@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use super::super::super::arguments::{GlobArguments, GrepArguments};
+use super::super::super::arguments::GlobArguments;
 use super::super::super::codec::card::glob_card_args;
 use super::super::{ModelText, Outcome};
 use super::counted;
@@ -17,11 +17,8 @@ use crate::cursor::proto::agent::{
 const CUT: &str = "[The client cut this list: narrow the search to see the rest.]\n";
 
 /// What Grep found.
-pub(in super::super::super) fn grep(
-    grep: &GrepArguments,
-    args: GrepArgs,
-    result: grep_result::Result,
-) -> Outcome {
+pub(in super::super::super) fn grep(args: GrepArgs, result: grep_result::Result) -> Outcome {
+    let mut window = Window::of(&args);
     let card = |result| {
         Tool::GrepToolCall(GrepToolCall {
             args: Some(args),
@@ -34,12 +31,6 @@ pub(in super::super::super) fn grep(
             Outcome::error(card(grep_result::Result::Error(error)), text)
         }
         grep_result::Result::Success(mut success) => {
-            let mut window = Window {
-                skip: usize::try_from(grep.offset.unwrap_or(0)).unwrap_or_default(),
-                take: grep.head_limit.and_then(|limit| usize::try_from(limit).ok()),
-                limit: grep.head_limit,
-                offset: grep.offset,
-            };
             let text = listing(&mut success, &mut window);
             let text = match text.is_empty() {
                 true => "Nothing found.".to_owned(),
@@ -61,6 +52,15 @@ struct Window {
 }
 
 impl Window {
+    fn of(args: &GrepArgs) -> Self {
+        Self {
+            skip: usize::try_from(args.offset()).unwrap_or_default(),
+            take: args.head_limit.and_then(|limit| usize::try_from(limit).ok()),
+            limit: args.head_limit,
+            offset: args.offset,
+        }
+    }
+
     /// Whether the client has cut the window already.
     fn done_by(&self, head_limit: Option<i32>, offset: Option<i32>) -> bool {
         (self.limit.is_none() || head_limit.is_some()) && (self.offset.is_none() || offset.is_some())

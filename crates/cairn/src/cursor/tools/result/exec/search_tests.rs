@@ -29,8 +29,8 @@ fn line(line_number: i32, content: &str, is_context_line: bool) -> GrepContentMa
     }
 }
 
-fn run(arguments: &GrepArguments, result: grep_result::Result) -> (String, Tool) {
-    let outcome = grep(arguments, GrepArgs::default(), result);
+fn run(arguments: &GrepArgs, result: grep_result::Result) -> (String, Tool) {
+    let outcome = grep(arguments.clone(), result);
     (outcome.text.into_string(), outcome.tool)
 }
 
@@ -51,13 +51,13 @@ fn content_is_grouped_by_file_and_marks_context() {
     };
     let result = success(grep_union_result::Result::Content(found));
     assert_eq!(
-        run(&GrepArguments::default(), result.clone()).0,
+        run(&GrepArgs::default(), result.clone()).0,
         "In /w:\na.rs\n1-x\n2:y\n--\n9:z\nb.rs\n3:y\n"
     );
-    let window = GrepArguments {
+    let window = GrepArgs {
         head_limit: Some(2),
         offset: Some(2),
-        ..GrepArguments::default()
+        ..GrepArgs::default()
     };
     assert_eq!(
         run(&window, result).0,
@@ -67,10 +67,10 @@ fn content_is_grouped_by_file_and_marks_context() {
 
 #[test]
 fn the_card_holds_the_same_window_as_the_model_reads() {
-    let window = GrepArguments {
+    let window = GrepArgs {
         head_limit: Some(1),
         offset: Some(1),
-        ..GrepArguments::default()
+        ..GrepArgs::default()
     };
     let (text, tool) = run(&window, success(files(&["./a", "./b", "./c"])));
     assert_eq!(
@@ -86,7 +86,7 @@ fn the_card_holds_the_same_window_as_the_model_reads() {
     assert_eq!(
         tool,
         Tool::GrepToolCall(GrepToolCall {
-            args: Some(GrepArgs::default()),
+            args: Some(window),
             result: Some(GrepResult {
                 result: Some(success(grep_union_result::Result::Files(expected))),
             }),
@@ -108,10 +108,10 @@ fn a_window_that_the_client_cut_is_not_cut_again() {
         ripgrep_truncated: true,
         ..GrepCountResult::default()
     };
-    let window = GrepArguments {
+    let window = GrepArgs {
         head_limit: Some(1),
         offset: Some(1),
-        ..GrepArguments::default()
+        ..GrepArgs::default()
     };
     assert_eq!(
         run(&window, success(grep_union_result::Result::Count(found))).0,
@@ -121,11 +121,7 @@ fn a_window_that_the_client_cut_is_not_cut_again() {
 
 #[test]
 fn nothing_found_is_no_error() {
-    let outcome = grep(
-        &GrepArguments::default(),
-        GrepArgs::default(),
-        success(files(&[])),
-    );
+    let outcome = grep(GrepArgs::default(), success(files(&[])));
     assert_eq!(
         (outcome.text.into_string().as_str(), outcome.is_error),
         ("Nothing found.", false)

@@ -1,0 +1,654 @@
+//! The tool runtime against a scripted client: ids, order, cards, streams and failures.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    missing_docs,
+    reason = "a test may fail"
+)]
+
+#[path = "support/tool_calls.rs"]
+mod tool_calls;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use cairn::cursor::proto::agent::{
+    self as pb, agent_server_message::Message, exec_client_message as answer, exec_server_message as exec,
+    interaction_update as update, mcp_result, shell_result, shell_stream, tool_call::Tool,
+};
+use cairn::cursor::tools::{DerivedFact, Effect, ToolProtocolError, ToolRuntime, ToolRuntimeConfig};
+use cairn::model::ToolResult;
+use prost_types::value::Kind;
+
+use tool_calls::*;
+
+#[test]
+fn a_call_is_shown_from_placeholder_to_completion() {
+    let mut tools = runtime();
+    let partial = |path: &str, delta: &str| {
+        vec![update::Message::PartialToolCall(pb::PartialToolCallUpdate {
+            call_id: "c\n1".into(),
+            tool_call: Some(pb::ToolCall {
+                tool_call_id: Some("c\n1".into()),
+                tool: Some(read_card(path)),
+                ..Default::default()
+            }),
+            args_text_delta: delta.into(),
+            model_call_id: "m".into(),
+        })]
+    };
+    let effects = tools.call_started(&id("c\n1"), "Read", "m").unwrap();
+    assert_eq!(updates(&effects), partial("", ""));
+    let effects = tools.arguments_delta(&id("c\n1"), r#"{"path":"/w"#).unwrap();
+    assert_eq!(updates(&effects), partial("", r#"{"path":"/w"#));
+    let effects = tools.arguments_delta(&id("c\n1"), r#"/a","limit"#).unwrap();
+    assert_eq!(updates(&effects), partial("/w/a", r#"/a","limit"#));
+
+    let effects = tools
+        .execute(&call("c\n1", "Read", r#"{"path":"/w/a","limit":5}"#), 1_000)
+        .unwrap();
+    let args = pb::ReadToolArgs {
+        path: "/w/a".into(),
+        limit: Some(5),
+        include_line_numbers: Some(true),
+        ..Default::default()
+    };
+    assert_eq!(
+        updates(&effects),
+        vec![update::Message::ToolCallStarted(pb::ToolCallStartedUpdate {
+            call_id: "c\n1".into(),
+            tool_call: Some(pb::ToolCall {
+                tool_call_id: Some("c\n1".into()),
+                started_at_ms: Some(1_000),
+                completed_at_ms: None,
+                tool: Some(Tool::ReadToolCall(pb::ReadToolCall {
+                    args: Some(args.clone()),
+                    result: None,
+                })),
+            }),
+            model_call_id: "m".into(),
+        })]
+    );
+    assert_eq!(
+        one_exec(&effects),
+        (
+            1,
+            exec::Message::ReadArgs(pb::ReadArgs {
+                path: "/w/a".into(),
+                tool_call_id: "c\n1".into(),
+                limit: Some(5),
+                ..Default::default()
+            })
+        )
+    );
+    assert_eq!(tools.committed(&id("c\n1")), None);
+
+    let effects = tools.exec_message(read_text(1, "x\n"), 1_250).unwrap();
+    assert_eq!(
+        effects,
+        vec![Effect::Complete(ToolResult {
+            call: id("c\n1"),
+            content: "     1|x\n".into(),
+            is_error: false,
+        })]
+    );
+    assert_eq!(tools.exec_control(close(1), 1_251).unwrap(), vec![]);
+
+    let committed = tools.committed(&id("c\n1")).unwrap();
+    assert_eq!(committed.fact, Some(DerivedFact::ReadPath("/w/a".into())));
+    let (message, tool_call) = committed.shown.unwrap();
+    assert_eq!(
+        (tool_call.started_at_ms, tool_call.completed_at_ms),
+        (Some(1_000), Some(1_250))
+    );
+    let Some(Tool::ReadToolCall(card)) = &tool_call.tool else {
+        panic!("{tool_call:?}")
+    };
+    assert_eq!(card.args, Some(args));
+    assert!(card.result.is_some());
+    assert_eq!(
+        updates(&[Effect::Send(message)]),
+        vec![update::Message::ToolCallCompleted(pb::ToolCallCompletedUpdate {
+            call_id: "c\n1".into(),
+            tool_call: Some(tool_call),
+            model_call_id: "m".into(),
+        })]
+    );
+    assert_eq!(tools.committed(&id("c\n1")), None, "a result is handed over once");
+}
+
+#[test]
+fn results_arrive_in_any_order() {
+    let mut tools = runtime();
+    let mut ids = Vec::new();
+    for name in ["a", "b", "c"] {
+        let effects = tools
+            .execute(&call(name, "Read", &format!(r#"{{"path":"{name}"}}"#)), 0)
+            .unwrap();
+        ids.push(one_exec(&effects).0);
+    }
+    assert_eq!(ids, vec![1, 2, 3]);
+    for (exec, name) in [(2, "b"), (1, "a"), (3, "c")] {
+        let done = result(&tools.exec_message(read_text(exec, name), 1).unwrap());
+        assert_eq!(
+            (done.call, &*done.content),
+            (id(name), &*format!("     1|{name}\n"))
+        );
+    }
+}
+
+#[test]
+fn ids_are_never_reused_and_shared_with_questions_that_are_no_tools() {
+    let mut tools = runtime();
+    assert_eq!(tools.reserve_exec_id(), 1);
+    let effects = tools.execute(&call("a", "Delete", r#"{"path":"x"}"#), 0).unwrap();
+    assert_eq!(one_exec(&effects).0, 2);
+    tools
+        .exec_message(
+            client(
+                2,
+                answer::Message::DeleteResult(pb::DeleteResult {
+                    result: Some(pb::delete_result::Result::Success(Default::default())),
+                }),
+            ),
+            1,
+        )
+        .unwrap();
+    tools.committed(&id("a")).unwrap();
+    tools.round_ended();
+    let effects = tools.execute(&call("b", "Delete", r#"{"path":"x"}"#), 0).unwrap();
+    assert_eq!(one_exec(&effects).0, 3);
+    assert_eq!(tools.exec_control(close(1), 1).unwrap(), vec![]);
+    assert_eq!(tools.exec_control(close(2), 1).unwrap(), vec![]);
+}
+
+#[test]
+fn a_breach_of_the_order_is_named_with_its_ids() {
+    let mut tools = runtime();
+    tools.execute(&call("a", "Read", r#"{"path":"x"}"#), 0).unwrap();
+    assert_eq!(
+        tools.exec_message(read_text(0, ""), 1),
+        Err(ToolProtocolError::MissingExecId)
+    );
+    assert_eq!(
+        tools.exec_message(read_text(7, ""), 1),
+        Err(ToolProtocolError::UnknownExec { exec_id: 7 })
+    );
+    assert_eq!(
+        tools.exec_control(close(7), 1),
+        Err(ToolProtocolError::UnknownExec { exec_id: 7 })
+    );
+    assert_eq!(
+        tools.exec_message(stdout(1, "x"), 1),
+        Err(ToolProtocolError::WrongAnswer {
+            exec_id: 1,
+            call: id("a"),
+            expected: "read_result",
+            got: "shell_stream",
+        })
+    );
+    assert_eq!(
+        tools.exec_message(
+            client(1, answer::Message::ReadResult(pb::ReadResult { result: None })),
+            1
+        ),
+        Err(ToolProtocolError::EmptyAnswer {
+            exec_id: 1,
+            call: id("a"),
+            expected: "read_result",
+        })
+    );
+    // None of it cost the call its result.
+    result(&tools.exec_message(read_text(1, "x"), 1).unwrap());
+    assert_eq!(
+        tools.exec_message(read_text(1, "x"), 1),
+        Err(ToolProtocolError::FinishedExec {
+            exec_id: 1,
+            call: Some(id("a"))
+        })
+    );
+    tools.round_ended();
+    assert_eq!(
+        tools.exec_message(read_text(1, "x"), 1),
+        Err(ToolProtocolError::FinishedExec {
+            exec_id: 1,
+            call: None
+        })
+    );
+    assert_eq!(
+        tools.exec_control(pb::ExecClientControlMessage::default(), 1),
+        Err(ToolProtocolError::EmptyControl)
+    );
+    assert_eq!(
+        tools.call_started(&id(""), "Read", "m"),
+        Err(ToolProtocolError::MissingCallId)
+    );
+    assert_eq!(
+        tools.arguments_delta(&id("q"), "{"),
+        Err(ToolProtocolError::MisplacedCall {
+            call: id("q"),
+            what: "given arguments"
+        })
+    );
+}
+
+#[test]
+fn a_call_is_begun_and_executed_once() {
+    let mut tools = runtime();
+    tools.call_started(&id("a"), "Read", "m").unwrap();
+    assert_eq!(
+        tools.call_started(&id("a"), "Read", "m"),
+        Err(ToolProtocolError::MisplacedCall {
+            call: id("a"),
+            what: "begun"
+        })
+    );
+    tools.execute(&call("a", "Read", r#"{"path":"x"}"#), 0).unwrap();
+    assert_eq!(
+        tools.execute(&call("a", "Read", r#"{"path":"x"}"#), 0),
+        Err(ToolProtocolError::MisplacedCall {
+            call: id("a"),
+            what: "executed"
+        })
+    );
+    result(&tools.exec_message(read_text(1, "x"), 1).unwrap());
+}
+
+#[test]
+fn a_thrown_exec_is_a_tool_error() {
+    let mut tools = runtime();
+    tools
+        .execute(&call("a", "Grep", r#"{"pattern":"x"}"#), 0)
+        .unwrap();
+    let done = result(&tools.exec_control(throw(1), 5).unwrap());
+    assert_eq!(
+        done,
+        ToolResult {
+            call: id("a"),
+            content: "The client could not execute the tool: no handler".into(),
+            is_error: true,
+        }
+    );
+    let (_, tool_call) = tools.committed(&id("a")).unwrap().shown.unwrap();
+    let Some(Tool::GrepToolCall(card)) = tool_call.tool else {
+        panic!()
+    };
+    assert_eq!(
+        card.result.unwrap().result,
+        Some(pb::grep_result::Result::Error(pb::GrepError {
+            error: done.content.to_string()
+        }))
+    );
+}
+
+#[test]
+fn an_exec_that_is_closed_without_a_result_is_a_tool_error() {
+    let mut tools = runtime();
+    tools
+        .execute(&call("a", "Shell", r#"{"command":"ls"}"#), 1)
+        .unwrap();
+    let result = result(&tools.exec_control(close(1), 2).unwrap());
+    assert!(
+        result.is_error && result.content.contains("without a result"),
+        "{}",
+        result.content
+    );
+    assert_eq!(tools.exec_control(close(1), 3), Ok(Vec::new()));
+}
+
+#[test]
+fn an_unknown_tool_is_an_error_that_the_model_sees() {
+    let mut tools = runtime();
+    assert_eq!(tools.call_started(&id("a"), "Bash", "m").unwrap(), vec![]);
+    assert_eq!(tools.arguments_delta(&id("a"), "{}").unwrap(), vec![]);
+    let done = result(&tools.execute(&call("a", "Bash", "{}"), 0).unwrap());
+    assert!(done.is_error);
+    assert_eq!(
+        &*done.content,
+        "There is no tool named Bash here. The tools are: Delete, Glob, Grep, Read, Shell, StrReplace, TodoWrite, \
+         Write, db-query."
+    );
+    assert_eq!(tools.committed(&id("a")).unwrap().shown, None);
+}
+
+#[test]
+fn a_tool_that_is_not_offered_does_not_exist() {
+    let mut tools = ToolRuntime::new(ToolRuntimeConfig {
+        conversation_id: String::new(),
+        offered: BTreeSet::from(["Read".into()]),
+        mcp: BTreeMap::new(),
+        todos: Vec::new(),
+        working_directory: None,
+        terminals_folder: None,
+    });
+    let effects = tools
+        .execute(&call("a", "Write", r#"{"path":"a","contents":""}"#), 0)
+        .unwrap();
+    assert_eq!(
+        &*result(&effects).content,
+        "There is no tool named Write here. The tools are: Read."
+    );
+}
+
+#[test]
+fn arguments_that_miss_the_schema_are_an_error_that_names_field_and_mend() {
+    for (name, arguments, text) in [
+        (
+            "Read",
+            r#"{"offset":"5","lines":1}"#,
+            "Read was not executed, its arguments do not fit: `path` is missing (a string); `offset` must be an \
+             integer, not a string; `lines` is unknown. The arguments are: path, offset, limit.",
+        ),
+        (
+            "Read",
+            r#"{"path":"","limit":0}"#,
+            "Read was not executed, its arguments do not fit: `path` is empty; `limit` must be an integer from 1 to \
+             2147483647, not 0. The arguments are: path, offset, limit.",
+        ),
+        (
+            "Shell",
+            r#"{"command":"x","block_until_ms":1.5}"#,
+            "Shell was not executed, its arguments do not fit: `block_until_ms` must be an integer from 0 to \
+             86400000, not 1.5. The arguments are: command, working_directory, block_until_ms, description.",
+        ),
+        (
+            "StrReplace",
+            r#"{"path":"a","old_string":"b","new_string":"c","replace_all":"yes"}"#,
+            "StrReplace was not executed, its arguments do not fit: `replace_all` must be true or false, not a \
+             string. The arguments are: path, old_string, new_string, replace_all.",
+        ),
+        (
+            "TodoWrite",
+            r#"{"todos":[{"id":"1","content":"a","status":"open"},3,{"id":"1","content":"b","status":"pending","x":1}]}"#,
+            "TodoWrite was not executed, its arguments do not fit: todos[0]: `status` must be one of pending, \
+             in_progress, completed, cancelled; todos[1] must be an object, not a number; todos[2]: `x` is unknown; \
+             `todos` repeats the id `1`; `merge` is missing (true or false). The arguments are: todos, merge.",
+        ),
+        (
+            "Glob",
+            "[]",
+            "Glob was not executed, its arguments do not fit: they must be a JSON object, not an array.",
+        ),
+    ] {
+        let mut tools = runtime();
+        let effects = tools.execute(&call("a", name, arguments), 3).unwrap();
+        assert_eq!(execs(&effects), vec![]);
+        assert!(
+            matches!(updates(&effects)[..], [update::Message::ToolCallStarted(_)]),
+            "{name}"
+        );
+        let done = result(&effects);
+        assert!(done.is_error);
+        assert_eq!(&*done.content, text);
+        assert!(tools.committed(&id("a")).unwrap().shown.is_some(), "{name}");
+    }
+}
+
+#[test]
+fn integers_may_be_written_as_any_number_of_that_value() {
+    let mut tools = runtime();
+    let effects = tools
+        .execute(&call("a", "Read", r#"{"path":"x","offset":3.0,"limit":null}"#), 0)
+        .unwrap();
+    let (_, exec::Message::ReadArgs(args)) = one_exec(&effects) else {
+        panic!()
+    };
+    assert_eq!((args.offset, args.limit), (Some(3), None));
+}
+
+fn shell_args(command: &str) -> pb::ShellArgs {
+    pb::ShellArgs {
+        command: command.into(),
+        working_directory: "/w".into(),
+        timeout: 30_000,
+        tool_call_id: "s".into(),
+        parsing_result: Some(pb::ShellCommandParsingResult { parsing_failed: true }),
+        file_output_threshold_bytes: Some(40_000),
+        timeout_behavior: pb::TimeoutBehavior::Background.into(),
+        hard_timeout: Some(86_400_000),
+        close_stdin: true,
+        conversation_id: Some("conversation".into()),
+        ..Default::default()
+    }
+}
+
+#[test]
+fn a_command_streams_and_a_failing_one_is_a_result() {
+    let mut tools = runtime();
+    tools.call_started(&id("s"), "Shell", "m").unwrap();
+    let effects = tools
+        .execute(&call("s", "Shell", r#"{"command":"false"}"#), 0)
+        .unwrap();
+    assert_eq!(
+        one_exec(&effects),
+        (1, exec::Message::ShellStreamArgs(shell_args("false")))
+    );
+    let start = shell(1, shell_stream::Event::Start(pb::ShellStreamStart {}));
+    assert_eq!(tools.exec_message(start, 1).unwrap(), vec![]);
+    assert_eq!(
+        updates(&tools.exec_message(stdout(1, "out\n"), 1).unwrap()),
+        vec![update::Message::ToolCallDelta(pb::ToolCallDeltaUpdate {
+            call_id: "s".into(),
+            tool_call_delta: Some(pb::ToolCallDelta {
+                delta: Some(pb::tool_call_delta::Delta::ShellToolCallDelta(
+                    pb::ShellToolCallDelta {
+                        delta: Some(pb::shell_tool_call_delta::Delta::Stdout(
+                            pb::ShellToolCallStdoutDelta {
+                                content: "out\n".into(),
+                            }
+                        )),
+                    }
+                )),
+            }),
+            model_call_id: "m".into(),
+        })]
+    );
+    let stderr = shell(
+        1,
+        shell_stream::Event::Stderr(pb::ShellStreamStderr { data: "err".into() }),
+    );
+    assert_eq!(updates(&tools.exec_message(stderr, 1).unwrap()).len(), 1);
+    tools.exec_message(stdout(1, "more"), 1).unwrap();
+    let done = result(&tools.exec_message(exit(1, 3), 9).unwrap());
+    assert_eq!(
+        done,
+        ToolResult {
+            call: id("s"),
+            content: "Exit code: 3\nDuration: 22 ms\nWorking directory: /w\nOutput:\nout\nerrmore\n".into(),
+            is_error: false,
+        }
+    );
+    let (_, tool_call) = tools.committed(&id("s")).unwrap().shown.unwrap();
+    let Some(Tool::ShellToolCall(card)) = tool_call.tool else {
+        panic!()
+    };
+    assert_eq!(
+        card.result.unwrap().result,
+        Some(shell_result::Result::Failure(pb::ShellFailure {
+            command: "false".into(),
+            working_directory: "/w".into(),
+            exit_code: 3,
+            stdout: "out\nmore".into(),
+            stderr: "err".into(),
+            execution_time: 22,
+            interleaved_output: Some("out\nerrmore".into()),
+            local_execution_time_ms: Some(22),
+            ..Default::default()
+        }))
+    );
+}
+
+#[test]
+fn a_background_command_outlives_its_call_and_its_run() {
+    let mut tools = runtime();
+    tools.call_started(&id("s"), "Shell", "m").unwrap();
+    let effects = tools
+        .execute(
+            &call("s", "Shell", r#"{"command":"serve","block_until_ms":0}"#),
+            0,
+        )
+        .unwrap();
+    let (_, exec::Message::ShellStreamArgs(args)) = one_exec(&effects) else {
+        panic!()
+    };
+    assert_eq!(args.timeout, 0);
+    tools.exec_message(stdout(1, "up\n"), 1).unwrap();
+    let event = shell_stream::Event::Backgrounded(pb::ShellStreamBackgrounded {
+        shell_id: 42,
+        command: "serve".into(),
+        pid: Some(7),
+        ms_to_wait: Some(0),
+        reason: Some(pb::ShellBackgroundReason::Timeout.into()),
+        ..Default::default()
+    });
+    let done = result(&tools.exec_message(shell(1, event), 5).unwrap());
+    assert!(!done.is_error);
+    assert_eq!(
+        &*done.content,
+        "The command runs on in the background: it did not end within 0 ms.\nShell id: 42\nProcess id: 7\nIts output \
+         goes to /t/42.txt\nOutput:\nup\n"
+    );
+    tools.committed(&id("s")).unwrap();
+    tools.round_ended();
+    assert_eq!(
+        updates(&tools.exec_message(stdout(1, "late"), 6).unwrap()).len(),
+        1
+    );
+    assert_eq!(tools.abort_all(), vec![]);
+    assert_eq!(tools.exec_message(exit(1, 0), 7).unwrap(), vec![]);
+    assert_eq!(tools.exec_control(close(1), 7).unwrap(), vec![]);
+}
+
+#[test]
+fn a_refused_command_is_an_error() {
+    let mut tools = runtime();
+    tools
+        .execute(&call("s", "Shell", r#"{"command":"rm"}"#), 0)
+        .unwrap();
+    let event = shell_stream::Event::Rejected(pb::ShellRejected {
+        reason: "not now".into(),
+        ..Default::default()
+    });
+    let done = result(&tools.exec_message(shell(1, event), 5).unwrap());
+    assert_eq!(
+        (&*done.content, done.is_error),
+        ("The user refused the command: not now. It was not run.", true)
+    );
+}
+
+#[test]
+fn todos_complete_at_once_and_build_on_each_other() {
+    let mut tools = runtime();
+    let first = r#"{"todos":[{"id":"a","content":"A","status":"in_progress"},{"id":"b","content":"B","status":"pending"}],"merge":false}"#;
+    let done = result(&tools.execute(&call("1", "TodoWrite", first), 0).unwrap());
+    assert_eq!(
+        &*done.content,
+        "The to-do list is now:\n- [in_progress] a: A\n- [pending] b: B"
+    );
+    let second = r#"{"todos":[{"id":"a","content":"A","status":"completed"},{"id":"c","content":"C","status":"pending"}],"merge":true}"#;
+    let done = result(&tools.execute(&call("2", "TodoWrite", second), 0).unwrap());
+    assert_eq!(
+        &*done.content,
+        "The to-do list is now:\n- [completed] a: A\n- [pending] b: B\n- [pending] c: C"
+    );
+    let Some(DerivedFact::Todos(todos)) = tools.committed(&id("2")).unwrap().fact else {
+        panic!()
+    };
+    assert_eq!(
+        todos.iter().map(|item| item.id.as_str()).collect::<Vec<_>>(),
+        ["a", "b", "c"]
+    );
+}
+
+#[test]
+fn an_mcp_call_carries_its_identity_and_exact_values() {
+    let mut tools = runtime();
+    let arguments = r#"{"n":3,"f":2.5,"list":[true,null,{"x":"y"}]}"#;
+    let effects = tools.execute(&call("m", "db-query", arguments), 0).unwrap();
+    let (_, exec::Message::McpArgs(args)) = one_exec(&effects) else {
+        panic!()
+    };
+    assert_eq!(
+        (
+            args.name.as_str(),
+            args.tool_name.as_str(),
+            args.provider_identifier.as_str(),
+            args.server_identifier.as_str()
+        ),
+        ("db-query", "query", "db", "user-db")
+    );
+    assert_eq!(args.tool_call_id, "m");
+    assert_eq!(args.args["n"].kind, Some(Kind::NumberValue(3.0)));
+    assert_eq!(args.args["f"].kind, Some(Kind::NumberValue(2.5)));
+    let success = pb::McpSuccess {
+        content: vec![
+            pb::McpToolResultContentItem {
+                content: Some(pb::mcp_tool_result_content_item::Content::Text(
+                    pb::McpTextContent {
+                        text: "one".into(),
+                        ..Default::default()
+                    },
+                )),
+            },
+            pb::McpToolResultContentItem {
+                content: Some(pb::mcp_tool_result_content_item::Content::Image(
+                    pb::McpImageContent {
+                        data: vec![0; 4].into(),
+                        mime_type: "image/png".into(),
+                    },
+                )),
+            },
+        ],
+        is_error: true,
+        ..Default::default()
+    };
+    let answer = answer::Message::McpResult(pb::McpResult {
+        result: Some(mcp_result::Result::Success(success)),
+    });
+    let done = result(&tools.exec_message(client(1, answer), 1).unwrap());
+    assert_eq!(
+        (&*done.content, done.is_error),
+        (
+            "one\n[An image of 4 bytes, image/png, that cannot be shown here.]",
+            true
+        )
+    );
+}
+
+#[test]
+fn a_number_that_a_double_would_change_is_refused() {
+    let mut tools = runtime();
+    let effects = tools
+        .execute(&call("m", "db-query", r#"{"ids":[1,9007199254740993]}"#), 0)
+        .unwrap();
+    assert_eq!(execs(&effects), vec![]);
+    let done = result(&effects);
+    assert!(done.is_error);
+    assert_eq!(
+        &*done.content,
+        "db-query was not executed, its arguments do not fit: the number 9007199254740993 at `ids[1]` cannot be \
+         passed on unchanged: the client's number type is a double. Pass it as a string if the tool takes one."
+    );
+}
+
+#[test]
+fn what_has_no_result_is_aborted() {
+    let mut tools = runtime();
+    tools.execute(&call("a", "Read", r#"{"path":"x"}"#), 0).unwrap();
+    tools.execute(&call("b", "Read", r#"{"path":"y"}"#), 0).unwrap();
+    tools.exec_message(read_text(1, "x"), 1).unwrap();
+    let effects = tools.abort_all();
+    let [Effect::Send(Message::ExecServerControlMessage(message))] = &effects[..] else {
+        panic!("{effects:?}")
+    };
+    assert_eq!(
+        message.message,
+        Some(pb::exec_server_control_message::Message::Abort(
+            pb::ExecServerAbort { id: 2 }
+        ))
+    );
+    assert_eq!(tools.abort_all(), vec![]);
+    assert_eq!(tools.exec_message(read_text(2, "late"), 2).unwrap(), vec![]);
+    assert_eq!(tools.exec_control(close(2), 2).unwrap(), vec![]);
+}

@@ -1,0 +1,183 @@
+// A strict Chat Completions endpoint on loopback: plays scripted answers, records every body, and notes as a fault
+// whatever a real endpoint would refuse and whatever breaks the append-only rule.
+import http from "node:http";
+import { elements, members } from "./raw_json.mjs";
+
+const TOOL_NAME = /^[a-zA-Z0-9_-]{1,64}$/;
+
+export class ChatEndpoint {
+  /** Every request, in order: `{text, json, messages, headers}`; `messages` are raw JSON texts. */
+  requests = [];
+  /** What was wrong with the requests; a scenario must end with none. */
+  faults = [];
+  #answers = [];
+  #fallback;
+  #server;
+  #key;
+
+  static async start({ key } = {}) {
+    const endpoint = new ChatEndpoint();
+    endpoint.#key = key;
+    endpoint.#server = http.createServer((request, response) => {
+      endpoint.#serve(request, response).catch((error) => {
+        endpoint.faults.push(`the endpoint failed: ${error.stack}`);
+        response.destroy();
+      });
+    });
+    await new Promise((resolve) => endpoint.#server.listen(0, "127.0.0.1", resolve));
+    return endpoint;
+  }
+
+  get baseUrl() {
+    return `http://127.0.0.1:${this.#server.address().port}/v1`;
+  }
+
+  /** Queues answers for the next requests. */
+  script(...answers) {
+    this.#answers.push(...answers);
+  }
+
+  /** Answers every request that no queued answer is left for. */
+  otherwise(answer) {
+    this.#fallback = answer;
+  }
+
+  /** Answers that no request has taken yet. */
+  get left() {
+    return this.#answers.length;
+  }
+
+  async stop() {
+    this.#server.closeAllConnections();
+    await new Promise((resolve) => this.#server.close(resolve));
+  }
+
+  async #serve(request, response) {
+    const pieces = [];
+    for await (const piece of request) pieces.push(piece);
+    const text = Buffer.concat(pieces).toString("utf8");
+    this.#check(request, text);
+    const answer = this.#answers.shift() ?? this.#fallback;
+    if (answer === undefined) {
+      this.faults.push(`request ${this.requests.length} came and no answer was scripted for it`);
+      response.writeHead(400, { "content-type": "application/json" });
+      response.end(JSON.stringify({ error: { message: "no answer is scripted" } }));
+      return;
+    }
+    await play(answer, request, response);
+  }
+
+  #check(request, text) {
+    const number = this.requests.length + 1;
+    const fault = (message) => this.faults.push(`request ${number}: ${message}`);
+    const entry = { text, headers: request.headers, json: undefined, messages: [], rest: new Map() };
+    this.requests.push(entry);
+    if (request.method !== "POST" || request.url !== "/v1/chat/completions") fault(`went to ${request.method} ${request.url}`);
+    if (request.headers["content-type"] !== "application/json") fault(`has content type ${request.headers["content-type"]}`);
+    const authorization = this.#key === undefined ? undefined : `Bearer ${this.#key}`;
+    if (request.headers.authorization !== authorization) fault("has the wrong authorization header");
+    try {
+      entry.json = JSON.parse(text);
+      entry.rest = new Map(members(text));
+      entry.messages = elements(entry.rest.get("messages") ?? "[]");
+      entry.rest.delete("messages");
+    } catch (error) {
+      fault(`is no valid JSON: ${error.message}`);
+      return;
+    }
+    for (const problem of dialectProblems(entry.json)) fault(problem);
+    const before = this.requests[number - 2];
+    if (before?.json !== undefined) for (const problem of extensionProblems(before, entry)) fault(problem);
+  }
+}
+
+/** What a strict endpoint refuses. */
+export function dialectProblems(body) {
+  const problems = [];
+  if (body.stream !== true) problems.push("does not ask for a stream");
+  if (typeof body.model !== "string" || body.model === "") problems.push("names no model");
+  if (!Array.isArray(body.messages) || body.messages.length === 0) return [...problems, "has no messages"];
+  if (body.messages[0].role !== "system") problems.push("does not begin with the system message");
+  const names = (body.tools ?? []).map((tool) => tool.function?.name);
+  for (const name of names) if (!TOOL_NAME.test(name ?? "")) problems.push(`offers a tool named ${JSON.stringify(name)}`);
+  if (new Set(names).size !== names.length) problems.push("offers two tools of one name");
+
+  const seen = new Set();
+  let open = new Set();
+  body.messages.forEach((message, index) => {
+    const where = `message ${index}`;
+    if (message.role !== "tool" && open.size > 0) {
+      problems.push(`${where} comes before the results of ${[...open].join(", ")}`);
+      open = new Set();
+    }
+    if (message.role === "tool") {
+      if (!open.delete(message.tool_call_id)) problems.push(`${where} answers ${message.tool_call_id}, which is not open`);
+      if (typeof message.content !== "string") problems.push(`${where} has no result text`);
+    } else if (message.role === "assistant") {
+      const calls = message.tool_calls ?? [];
+      if (message.tool_calls !== undefined && calls.length === 0) problems.push(`${where} has an empty list of calls`);
+      if (calls.length === 0 && !message.content) problems.push(`${where} is empty`);
+      for (const call of calls) {
+        if (seen.has(call.id)) problems.push(`${where} uses call id ${call.id} again`);
+        seen.add(call.id);
+        open.add(call.id);
+        try {
+          JSON.parse(call.function.arguments);
+        } catch {
+          problems.push(`${where} has a call whose arguments are no JSON`);
+        }
+      }
+    } else if (message.role === "system" || message.role === "user") {
+      if (message.content === undefined || message.content === "" || message.content.length === 0) problems.push(`${where} is empty`);
+      if (message.role === "system" && index > 0) problems.push(`${where} is a second system message`);
+    } else {
+      problems.push(`${where} has the role ${message.role}`);
+    }
+  });
+  if (open.size > 0) problems.push(`ends before the results of ${[...open].join(", ")}`);
+  return problems;
+}
+
+/** What keeps the later request from being an exact extension of the earlier one. A retry may be equal to it. */
+export function extensionProblems(earlier, later) {
+  const problems = [];
+  for (const [key, text] of earlier.rest) {
+    if (later.rest.get(key) !== text) problems.push(`changes ${key}: ${clip(text)} became ${clip(later.rest.get(key) ?? "absent")}`);
+  }
+  for (const key of later.rest.keys()) if (!earlier.rest.has(key)) problems.push(`adds ${key}`);
+  if ([...earlier.rest.keys()].join() !== [...later.rest.keys()].join()) problems.push("orders its members otherwise");
+  if (later.messages.length < earlier.messages.length) {
+    problems.push(`has ${later.messages.length} messages after ${earlier.messages.length}`);
+  }
+  earlier.messages.slice(0, later.messages.length).forEach((message, index) => {
+    if (later.messages[index] !== message) {
+      problems.push(`rewrites message ${index}: ${clip(message)} became ${clip(later.messages[index])}`);
+    }
+  });
+  return problems;
+}
+
+const clip = (text) => (text.length > 200 ? `${text.slice(0, 200)}…` : text);
+
+async function play(answer, request, response) {
+  if (answer.ending === "cut-before-headers") {
+    request.socket.destroy();
+    return;
+  }
+  response.writeHead(answer.status, answer.headers);
+  if (answer.ending === "clean") {
+    response.end(answer.body);
+    return;
+  }
+  await new Promise((resolve) => response.write(answer.body, resolve));
+  if (answer.ending === "cut") {
+    // What was written must be on its way before the reset, or the reader loses it.
+    await new Promise((resolve) => setImmediate(resolve));
+    request.socket.destroySoon();
+    return;
+  }
+  response.on("close", answer.resolve_closed);
+  answer.resolve_reached();
+  await Promise.race([answer.released, answer.closed]);
+  response.end(answer.rest);
+}
