@@ -44,13 +44,10 @@ impl Store {
         find_state(&mut *self.read().await?, conversation, digest).await
     }
 
-    /// Records that this state stands for this revision, unless it is known already.
-    ///
-    /// The same state can be reached twice over different messages: a round that is run again after a cut and gives
-    /// the same results, an answer that is restored. Equal states hold equal histories, so the first revision stays.
+    /// Records that this state stands for this revision. Recording it again does nothing.
     ///
     /// # Errors
-    /// [`StoreError::ForeignRevision`] where the revision belongs to another conversation.
+    /// [`StoreError::StateConflict`] where the state already stands for another revision.
     pub async fn record_state(
         &self,
         conversation: &ConversationId,
@@ -59,8 +56,17 @@ impl Store {
     ) -> Result<(), StoreError> {
         let mut tx = self.write().await?;
         revisions::expect_in(&mut tx, conversation, revision).await?;
-        if find_state(&mut tx, conversation, digest).await?.is_some() {
-            return Ok(());
+        match find_state(&mut tx, conversation, digest).await? {
+            Some(recorded) if recorded == *revision => return Ok(()),
+            Some(recorded) => {
+                return Err(StoreError::StateConflict {
+                    conversation: conversation.clone(),
+                    digest: hex::encode(digest.0),
+                    recorded,
+                    given: revision.clone(),
+                });
+            }
+            None => {}
         }
         sqlx::query("INSERT INTO client_states (conversation_id, digest, revision_id) VALUES (?, ?, ?)")
             .bind(conversation.as_str())

@@ -297,18 +297,10 @@ async fn a_client_state_stands_for_one_revision() {
         .unwrap();
     assert_eq!(
         f.store.revision_of_state(&f.conversation, digest).await.unwrap(),
-        Some(imported.clone())
-    );
-    // Reached again over other messages, it stays what it was.
-    let again = f.store.import(&f.conversation, &[user("b", "A")]).await.unwrap();
-    f.store
-        .record_state(&f.conversation, digest, &again)
-        .await
-        .unwrap();
-    assert_eq!(
-        f.store.revision_of_state(&f.conversation, digest).await.unwrap(),
         Some(imported)
     );
+    let conflict = f.store.record_state(&f.conversation, digest, &f.empty).await;
+    assert_eq!(refusal(conflict), "StateConflict");
 
     let other = ConversationId::new("other");
     f.store.empty_revision(&other).await.unwrap();
