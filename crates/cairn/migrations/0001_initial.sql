@@ -1,6 +1,9 @@
 -- Facts are only added: messages, revisions, calls, completions and cas rows are never updated or deleted.
 -- What changes is small: a conversation's head and owner, a run's progress and end, a round's state.
--- Small tables with text keys are WITHOUT ROWID so that a commit dirties one page of each.
+--
+-- Every commit writes whole pages, so rows that each turn adds are kept short and in order: texts stand once,
+-- in a table that gives them an integer `key`; other tables refer to the key. Without that, a long
+-- conversation would split random pages and write more a turn than a short one.
 
 -- Content-addressed bytes. The key is the SHA-256 of the bytes.
 CREATE TABLE cas (
@@ -9,31 +12,36 @@ CREATE TABLE cas (
 ) STRICT;
 
 CREATE TABLE conversations (
-    id               TEXT NOT NULL PRIMARY KEY,
-    -- The head may be read only together with its owner: other branches live beside it.
-    head_revision_id TEXT NOT NULL REFERENCES revisions (id) DEFERRABLE INITIALLY DEFERRED,
+    key            INTEGER PRIMARY KEY,
+    id             TEXT NOT NULL UNIQUE,
+    -- The revision that the owner's next append builds upon. Other branches live beside it.
+    head_revision  BLOB NOT NULL REFERENCES revisions (id) DEFERRABLE INITIALLY DEFERRED,
     -- The one run that may move the head. NULL when nothing runs.
-    active_run_id    TEXT REFERENCES runs (id) DEFERRABLE INITIALLY DEFERRED
-) STRICT, WITHOUT ROWID;
+    active_run_key INTEGER REFERENCES runs (key)
+) STRICT;
 
--- `id` is derived from the conversation, the parent and the ordered message ids.
+-- `id` is a SHA-256 derived from the conversation, the parent and the ordered message ids.
 CREATE TABLE revisions (
-    id              TEXT NOT NULL PRIMARY KEY,
-    conversation_id TEXT NOT NULL REFERENCES conversations (id),
+    id               BLOB NOT NULL PRIMARY KEY CHECK (length(id) = 32),
+    conversation_key INTEGER NOT NULL REFERENCES conversations (key),
     -- NULL for the empty revision only.
-    parent_id       TEXT REFERENCES revisions (id),
+    parent           BLOB REFERENCES revisions (id),
     -- Messages of the whole history up to and including this revision.
-    message_count   INTEGER NOT NULL CHECK (message_count >= 0),
-    CHECK (parent_id IS NOT NULL OR message_count = 0)
+    message_count    INTEGER NOT NULL CHECK (message_count >= 0),
+    -- Keys of the messages that the revision itself appended, in order, as a JSON array: in a table of their
+    -- own they would cost every commit a page more. The store's integrity check follows them.
+    appended         TEXT NOT NULL CHECK (json_array_length(appended) <= message_count),
+    CHECK ((parent IS NULL) = (json_array_length(appended) = 0)),
+    CHECK (parent IS NOT NULL OR message_count = 0)
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE messages (
-    key             INTEGER PRIMARY KEY,
-    conversation_id TEXT NOT NULL REFERENCES conversations (id),
-    id              TEXT NOT NULL,
+    key              INTEGER PRIMARY KEY,
+    conversation_key INTEGER NOT NULL REFERENCES conversations (key),
+    id               TEXT NOT NULL,
     -- Versioned JSON, see store/row.rs. Images are references into `cas`.
-    body            TEXT NOT NULL,
-    UNIQUE (conversation_id, id)
+    body             TEXT NOT NULL,
+    UNIQUE (conversation_key, id)
 ) STRICT;
 
 -- The images of a message.
@@ -43,31 +51,24 @@ CREATE TABLE message_blobs (
     PRIMARY KEY (message_key, hash)
 ) STRICT, WITHOUT ROWID;
 
--- The messages that a revision itself appended, at their zero-based place in the whole history.
-CREATE TABLE revision_messages (
-    revision_id TEXT NOT NULL REFERENCES revisions (id),
-    position    INTEGER NOT NULL CHECK (position >= 0),
-    message_key INTEGER NOT NULL REFERENCES messages (key),
-    PRIMARY KEY (revision_id, position)
-) STRICT, WITHOUT ROWID;
-
 -- The revision for which a client adapter published the state with this digest.
 CREATE TABLE client_states (
-    conversation_id TEXT NOT NULL REFERENCES conversations (id),
-    digest          BLOB NOT NULL CHECK (length(digest) = 32),
-    revision_id     TEXT NOT NULL REFERENCES revisions (id),
-    PRIMARY KEY (conversation_id, digest)
+    conversation_key INTEGER NOT NULL REFERENCES conversations (key),
+    digest           BLOB NOT NULL CHECK (length(digest) = 32),
+    revision         BLOB NOT NULL REFERENCES revisions (id),
+    PRIMARY KEY (conversation_key, digest)
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE runs (
-    id                  TEXT NOT NULL PRIMARY KEY,
-    conversation_id     TEXT NOT NULL REFERENCES conversations (id),
+    key                 INTEGER PRIMARY KEY,
+    id                  TEXT NOT NULL UNIQUE,
+    conversation_key    INTEGER NOT NULL REFERENCES conversations (key),
     kind                TEXT NOT NULL CHECK (kind IN ('main', 'subagent')),
     subagent_kind       TEXT,
     -- No foreign key: the parent may be known to the client only.
     parent_run_id       TEXT,
     parent_call_id      TEXT,
-    base_revision_id    TEXT NOT NULL REFERENCES revisions (id),
+    base_revision       BLOB NOT NULL REFERENCES revisions (id),
     model_id            TEXT NOT NULL,
     started_at_ms       INTEGER NOT NULL,
     -- Zero-based index of the latest model call, written before its HTTP request; and how many were written.
@@ -77,7 +78,7 @@ CREATE TABLE runs (
     outcome             TEXT CHECK (outcome IN ('completed', 'cancelled', 'failed', 'interrupted')),
     -- NULL for an interrupted run: nobody saw it end.
     ended_at_ms         INTEGER,
-    superseded_by       TEXT REFERENCES runs (id),
+    superseded_by_key   INTEGER REFERENCES runs (key),
     failure_category    TEXT,
     provider_fault      TEXT,
     cause               TEXT,
@@ -92,40 +93,41 @@ CREATE TABLE runs (
     CHECK (outcome IS NOT NULL OR ended_at_ms IS NULL),
     CHECK ((outcome = 'failed') = (failure_category IS NOT NULL)),
     CHECK (provider_fault IS NULL OR failure_category = 'provider')
-) STRICT, WITHOUT ROWID;
+) STRICT;
 
-CREATE INDEX runs_of_conversation ON runs (conversation_id, started_at_ms);
+CREATE INDEX runs_of_conversation ON runs (conversation_key, started_at_ms);
 
 CREATE TABLE tool_rounds (
-    id                 TEXT NOT NULL PRIMARY KEY,
-    run_id             TEXT NOT NULL REFERENCES runs (id),
-    parent_revision_id TEXT NOT NULL REFERENCES revisions (id),
+    key             INTEGER PRIMARY KEY,
+    id              TEXT NOT NULL UNIQUE,
+    run_key         INTEGER NOT NULL REFERENCES runs (key),
+    parent_revision BLOB NOT NULL REFERENCES revisions (id),
     -- Versioned JSON, see store/row.rs.
-    said               TEXT NOT NULL,
-    call_count         INTEGER NOT NULL CHECK (call_count > 0),
-    started_at_ms      INTEGER NOT NULL,
-    state              TEXT NOT NULL CHECK (state IN ('open', 'settled', 'abandoned'))
-) STRICT, WITHOUT ROWID;
+    said            TEXT NOT NULL,
+    call_count      INTEGER NOT NULL CHECK (call_count > 0),
+    started_at_ms   INTEGER NOT NULL,
+    state           TEXT NOT NULL CHECK (state IN ('open', 'settled', 'abandoned'))
+) STRICT;
 
 -- A run waits for one round at a time.
-CREATE UNIQUE INDEX open_round_of_run ON tool_rounds (run_id) WHERE state = 'open';
+CREATE UNIQUE INDEX open_round_of_run ON tool_rounds (run_key) WHERE state = 'open';
 
 CREATE TABLE tool_calls (
-    round_id  TEXT NOT NULL REFERENCES tool_rounds (id),
+    round_key INTEGER NOT NULL REFERENCES tool_rounds (key),
     position  INTEGER NOT NULL CHECK (position >= 0),
     call_id   TEXT NOT NULL,
     name      TEXT NOT NULL,
     arguments TEXT NOT NULL,
-    PRIMARY KEY (round_id, position)
+    PRIMARY KEY (round_key, position)
 ) STRICT, WITHOUT ROWID;
 
 -- A call has a row here once its call/result pair is part of the history.
 CREATE TABLE tool_completions (
-    round_id       TEXT NOT NULL,
+    round_key      INTEGER NOT NULL,
     position       INTEGER NOT NULL,
     -- Zero-based order of completion in the round.
     completion_seq INTEGER NOT NULL CHECK (completion_seq >= 0),
-    revision_id    TEXT NOT NULL REFERENCES revisions (id),
-    PRIMARY KEY (round_id, position),
-    FOREIGN KEY (round_id, position) REFERENCES tool_calls (round_id, position)
+    revision       BLOB NOT NULL REFERENCES revisions (id),
+    PRIMARY KEY (round_key, position),
+    FOREIGN KEY (round_key, position) REFERENCES tool_calls (round_key, position)
 ) STRICT, WITHOUT ROWID;

@@ -2,16 +2,23 @@
 //!
 //! Must never know: what a client state is made of, or how a run decides.
 
-use sqlx::SqliteConnection;
+use sqlx::{FromRow, SqliteConnection};
 
 use super::history_cache::History;
 use super::revisions::{self, Appended};
 use super::{Store, StoreError};
 use crate::model::{ConversationId, Message, RevisionId, RunId, StateDigest};
 
+/// A conversation and its key in the database.
+pub(super) struct Conversation {
+    pub(super) key: i64,
+    pub(super) id: ConversationId,
+}
+
 /// A conversation as its owning run sees it in a transaction.
 pub(super) struct Owned {
-    pub(super) conversation: ConversationId,
+    pub(super) run_key: i64,
+    pub(super) conversation: Conversation,
     pub(super) head: RevisionId,
 }
 
@@ -44,10 +51,11 @@ impl Store {
         find_state(&mut *self.read().await?, conversation, digest).await
     }
 
-    /// Records that this state stands for this revision. Recording it again does nothing.
+    /// Records that this state stands for this revision. A state that is recorded already keeps its revision: a
+    /// client that sends one event twice reaches the same state by two revisions that say the same.
     ///
     /// # Errors
-    /// [`StoreError::StateConflict`] where the state already stands for another revision.
+    /// [`StoreError::UnknownConversation`], [`StoreError::UnknownRevision`] and [`StoreError::ForeignRevision`].
     pub async fn record_state(
         &self,
         conversation: &ConversationId,
@@ -55,23 +63,15 @@ impl Store {
         revision: &RevisionId,
     ) -> Result<(), StoreError> {
         let mut tx = self.write().await?;
-        revisions::expect_in(&mut tx, conversation, revision).await?;
-        match find_state(&mut tx, conversation, digest).await? {
-            Some(recorded) if recorded == *revision => return Ok(()),
-            Some(recorded) => {
-                return Err(StoreError::StateConflict {
-                    conversation: conversation.clone(),
-                    digest: hex::encode(digest.0),
-                    recorded,
-                    given: revision.clone(),
-                });
-            }
-            None => {}
+        let known = find(&mut tx, conversation).await?;
+        let target = revisions::find_in(&mut tx, &known, revision).await?;
+        if find_state(&mut tx, conversation, digest).await?.is_some() {
+            return Ok(());
         }
-        sqlx::query("INSERT INTO client_states (conversation_id, digest, revision_id) VALUES (?, ?, ?)")
-            .bind(conversation.as_str())
+        sqlx::query("INSERT INTO client_states (conversation_key, digest, revision) VALUES (?, ?, ?)")
+            .bind(known.key)
             .bind(digest.0.as_slice())
-            .bind(revision.as_str())
+            .bind(target.key.as_slice())
             .execute(&mut *tx)
             .await
             .map_err(StoreError::database("record a client state"))?;
@@ -91,9 +91,9 @@ impl Store {
         messages: &[Message],
     ) -> Result<RevisionId, StoreError> {
         let mut tx = self.write().await?;
-        let empty = create(&mut tx, conversation).await?;
-        let Appended { revision, messages } =
-            revisions::append(&mut tx, conversation, &empty, messages).await?;
+        let known = create(&mut tx, conversation).await?;
+        let empty = revisions::empty_id(conversation);
+        let Appended { revision, messages } = revisions::append(&mut tx, &known, &empty, messages).await?;
         tx.commit()
             .await
             .map_err(StoreError::database("commit an import"))?;
@@ -136,50 +136,87 @@ impl Store {
 async fn create(
     connection: &mut SqliteConnection,
     conversation: &ConversationId,
-) -> Result<RevisionId, StoreError> {
-    let empty = revisions::empty_id(conversation);
-    sqlx::query("INSERT INTO conversations (id, head_revision_id) VALUES (?, ?) ON CONFLICT (id) DO NOTHING")
+) -> Result<Conversation, StoreError> {
+    let empty = revisions::key_of(&revisions::empty_id(conversation))?;
+    sqlx::query("INSERT INTO conversations (id, head_revision) VALUES (?, ?) ON CONFLICT (id) DO NOTHING")
         .bind(conversation.as_str())
-        .bind(empty.as_str())
+        .bind(empty.as_slice())
         .execute(&mut *connection)
         .await
         .map_err(StoreError::database("make a conversation"))?;
+    let made = find(connection, conversation).await?;
     sqlx::query(
-        "INSERT INTO revisions (id, conversation_id, parent_id, message_count) VALUES (?, ?, NULL, 0)
+        "INSERT INTO revisions (id, conversation_key, parent, message_count, appended)
+         VALUES (?, ?, NULL, 0, '[]')
          ON CONFLICT (id) DO NOTHING",
     )
-    .bind(empty.as_str())
-    .bind(conversation.as_str())
+    .bind(empty.as_slice())
+    .bind(made.key)
     .execute(connection)
     .await
     .map_err(StoreError::database("make the empty revision"))?;
-    Ok(empty)
+    Ok(made)
+}
+
+pub(super) async fn find(
+    connection: &mut SqliteConnection,
+    conversation: &ConversationId,
+) -> Result<Conversation, StoreError> {
+    let key: Option<i64> = sqlx::query_scalar("SELECT key FROM conversations WHERE id = ?")
+        .bind(conversation.as_str())
+        .fetch_optional(connection)
+        .await
+        .map_err(StoreError::database("find a conversation"))?;
+    match key {
+        Some(key) => Ok(Conversation {
+            key,
+            id: conversation.clone(),
+        }),
+        None => Err(StoreError::UnknownConversation(conversation.clone())),
+    }
+}
+
+#[derive(FromRow)]
+struct OwnershipRow {
+    run_key: i64,
+    conversation_key: i64,
+    conversation: String,
+    head: Vec<u8>,
+    owner: Option<String>,
 }
 
 /// The run's conversation, if the run still owns it.
 pub(super) async fn owned(connection: &mut SqliteConnection, run: &RunId) -> Result<Owned, StoreError> {
-    let found: Option<(String, String, Option<String>)> = sqlx::query_as(
-        "SELECT conversations.id, conversations.head_revision_id, conversations.active_run_id
-         FROM runs JOIN conversations ON conversations.id = runs.conversation_id WHERE runs.id = ?",
+    let row: Option<OwnershipRow> = sqlx::query_as(
+        "SELECT runs.key AS run_key, conversations.key AS conversation_key, conversations.id AS conversation,
+                conversations.head_revision AS head, owner.id AS owner
+         FROM runs
+         JOIN conversations ON conversations.key = runs.conversation_key
+         LEFT JOIN runs AS owner ON owner.key = conversations.active_run_key
+         WHERE runs.id = ?",
     )
     .bind(run.as_str())
     .fetch_optional(connection)
     .await
     .map_err(StoreError::database("find a run's conversation"))?;
-    let Some((conversation, head, owner)) = found else {
+    let Some(row) = row else {
         return Err(StoreError::UnknownRun(run.clone()));
     };
-    let conversation = ConversationId::new(conversation);
-    if owner.as_deref() != Some(run.as_str()) {
+    let conversation = Conversation {
+        key: row.conversation_key,
+        id: ConversationId::new(row.conversation),
+    };
+    if row.owner.as_deref() != Some(run.as_str()) {
         return Err(StoreError::NotOwner {
             run: run.clone(),
-            conversation,
-            owner: owner.map(RunId::new),
+            conversation: conversation.id,
+            owner: row.owner.map(RunId::new),
         });
     }
     Ok(Owned {
+        run_key: row.run_key,
         conversation,
-        head: RevisionId::new(head),
+        head: revisions::id_of(&row.head),
     })
 }
 
@@ -192,7 +229,7 @@ pub(super) async fn owned_at(
     let owned = owned(connection, run).await?;
     if owned.head != *expected_head {
         return Err(StoreError::HeadMoved {
-            conversation: owned.conversation,
+            conversation: owned.conversation.id,
             expected: expected_head.clone(),
             head: owned.head,
         });
@@ -208,9 +245,9 @@ pub(super) async fn advance(
 ) -> Result<Appended, StoreError> {
     let appended = revisions::append(connection, &owned.conversation, &owned.head, messages).await?;
     if appended.revision != owned.head {
-        sqlx::query("UPDATE conversations SET head_revision_id = ? WHERE id = ?")
-            .bind(appended.revision.as_str())
-            .bind(owned.conversation.as_str())
+        sqlx::query("UPDATE conversations SET head_revision = ? WHERE key = ?")
+            .bind(revisions::key_of(&appended.revision)?.as_slice())
+            .bind(owned.conversation.key)
             .execute(connection)
             .await
             .map_err(StoreError::database("move a head"))?;
@@ -223,12 +260,14 @@ async fn find_state(
     conversation: &ConversationId,
     digest: StateDigest,
 ) -> Result<Option<RevisionId>, StoreError> {
-    let found: Option<String> =
-        sqlx::query_scalar("SELECT revision_id FROM client_states WHERE conversation_id = ? AND digest = ?")
-            .bind(conversation.as_str())
-            .bind(digest.0.as_slice())
-            .fetch_optional(connection)
-            .await
-            .map_err(StoreError::database("find a client state"))?;
-    Ok(found.map(RevisionId::new))
+    let found: Option<Vec<u8>> = sqlx::query_scalar(
+        "SELECT revision FROM client_states
+         WHERE conversation_key = (SELECT key FROM conversations WHERE id = ?) AND digest = ?",
+    )
+    .bind(conversation.as_str())
+    .bind(digest.0.as_slice())
+    .fetch_optional(connection)
+    .await
+    .map_err(StoreError::database("find a client state"))?;
+    Ok(found.as_deref().map(revisions::id_of))
 }

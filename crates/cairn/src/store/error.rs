@@ -112,20 +112,6 @@ pub enum StoreError {
         /// The message.
         message: MessageId,
     },
-    /// A client state is already recorded for another revision.
-    #[error(
-        "client state {digest} of conversation {conversation} stands for revision {recorded}, not {given}"
-    )]
-    StateConflict {
-        /// The conversation.
-        conversation: ConversationId,
-        /// The digest in hex.
-        digest: String,
-        /// The revision that it stands for.
-        recorded: RevisionId,
-        /// The revision that was given.
-        given: RevisionId,
-    },
     /// A provider call's index is neither the latest one nor the next one.
     #[error("provider call {given} of run {run} is out of order")]
     ProviderCallOrder {

@@ -7,9 +7,10 @@ use std::sync::Arc;
 
 use sqlx::SqliteConnection;
 
+use super::conversations::Conversation;
 use super::row::{self, BodyRow};
 use super::{StoreError, cas};
-use crate::model::{ConversationId, Message, MessageId};
+use crate::model::{Message, MessageId};
 
 const TABLE: &str = "messages";
 
@@ -23,7 +24,7 @@ pub(super) struct Stored {
 /// Stores the message, or finds it if the conversation has it already with the same content.
 pub(super) async fn store(
     connection: &mut SqliteConnection,
-    conversation: &ConversationId,
+    conversation: &Conversation,
     message: &Message,
 ) -> Result<Stored, StoreError> {
     let (body, images) = BodyRow::of(&message.body);
@@ -31,10 +32,10 @@ pub(super) async fn store(
         cas::insert(connection, hash, bytes).await?;
     }
     let inserted: Option<i64> = sqlx::query_scalar(
-        "INSERT INTO messages (conversation_id, id, body) VALUES (?, ?, ?)
-         ON CONFLICT (conversation_id, id) DO NOTHING RETURNING key",
+        "INSERT INTO messages (conversation_key, id, body) VALUES (?, ?, ?)
+         ON CONFLICT (conversation_key, id) DO NOTHING RETURNING key",
     )
-    .bind(conversation.as_str())
+    .bind(conversation.key)
     .bind(message.id.as_str())
     .bind(row::encode(TABLE, message.id.as_str(), &body)?)
     .fetch_optional(&mut *connection)
@@ -56,13 +57,13 @@ pub(super) async fn store(
 
 async fn find_same(
     connection: &mut SqliteConnection,
-    conversation: &ConversationId,
+    conversation: &Conversation,
     message: &Message,
     body: &BodyRow,
 ) -> Result<Stored, StoreError> {
     let (key, text): (i64, String) =
-        sqlx::query_as("SELECT key, body FROM messages WHERE conversation_id = ? AND id = ?")
-            .bind(conversation.as_str())
+        sqlx::query_as("SELECT key, body FROM messages WHERE conversation_key = ? AND id = ?")
+            .bind(conversation.key)
             .bind(message.id.as_str())
             .fetch_one(connection)
             .await
@@ -70,7 +71,7 @@ async fn find_same(
     // Compared as values: a row stays the same message when a later version writes it in another form.
     if row::decode::<BodyRow>(TABLE, message.id.as_str(), &text)? != *body {
         return Err(StoreError::MessageConflict {
-            conversation: conversation.clone(),
+            conversation: conversation.id.clone(),
             message: message.id.clone(),
         });
     }

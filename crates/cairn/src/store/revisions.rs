@@ -7,11 +7,15 @@ use std::sync::Arc;
 use sha2::{Digest, Sha256};
 use sqlx::SqliteConnection;
 
+use super::conversations::Conversation;
 use super::history_cache::History;
 use super::{Store, StoreError, messages};
 use crate::model::{ConversationId, Message, MessageId, RevisionId};
 
 const TABLE: &str = "revisions";
+
+/// A revision in the database: the 32 bytes that its id writes in hex.
+pub(super) type RevisionKey = [u8; 32];
 
 /// What an append came to.
 pub(super) struct Appended {
@@ -65,24 +69,45 @@ pub(super) fn empty_id(conversation: &ConversationId) -> RevisionId {
     derive_id(conversation, None, [])
 }
 
-/// Refuses a revision that does not exist or belongs to another conversation. Returns the number of
-/// messages in its history.
-pub(super) async fn expect_in(
+/// The revision's key in the database.
+pub(super) fn key_of(revision: &RevisionId) -> Result<RevisionKey, StoreError> {
+    let mut key = RevisionKey::default();
+    // No revision has an id of another form.
+    hex::decode_to_slice(revision.as_str(), &mut key)
+        .map_err(|_| StoreError::UnknownRevision(revision.clone()))?;
+    Ok(key)
+}
+
+/// The id of the revision with this key in the database.
+pub(super) fn id_of(key: &[u8]) -> RevisionId {
+    RevisionId::new(hex::encode(key))
+}
+
+/// A revision that was found in its conversation.
+pub(super) struct Found {
+    pub(super) key: RevisionKey,
+    /// The number of messages in its history.
+    message_count: i64,
+}
+
+/// Finds a revision; refuses one that does not exist or belongs to another conversation.
+pub(super) async fn find_in(
     connection: &mut SqliteConnection,
-    conversation: &ConversationId,
+    conversation: &Conversation,
     revision: &RevisionId,
-) -> Result<i64, StoreError> {
-    let found: Option<(String, i64)> =
-        sqlx::query_as("SELECT conversation_id, message_count FROM revisions WHERE id = ?")
-            .bind(revision.as_str())
+) -> Result<Found, StoreError> {
+    let key = key_of(revision)?;
+    let found: Option<(i64, i64)> =
+        sqlx::query_as("SELECT conversation_key, message_count FROM revisions WHERE id = ?")
+            .bind(key.as_slice())
             .fetch_optional(connection)
             .await
             .map_err(StoreError::database("find a revision"))?;
     match found {
         None => Err(StoreError::UnknownRevision(revision.clone())),
-        Some((owner, count)) if owner == conversation.as_str() => Ok(count),
+        Some((owner, message_count)) if owner == conversation.key => Ok(Found { key, message_count }),
         Some(_) => Err(StoreError::ForeignRevision {
-            conversation: conversation.clone(),
+            conversation: conversation.id.clone(),
             revision: revision.clone(),
         }),
     }
@@ -91,18 +116,18 @@ pub(super) async fn expect_in(
 /// Makes the child of `parent` that appends the messages which its history does not have yet.
 pub(super) async fn append(
     connection: &mut SqliteConnection,
-    conversation: &ConversationId,
+    conversation: &Conversation,
     parent: &RevisionId,
     messages: &[Message],
 ) -> Result<Appended, StoreError> {
-    let parent_count = expect_in(connection, conversation, parent).await?;
+    let found = find_in(connection, conversation, parent).await?;
     let mut new: Vec<(i64, &Message)> = Vec::with_capacity(messages.len());
     for message in messages {
         let stored = messages::store(connection, conversation, message).await?;
         // A message that was just written cannot be in a history; only a repeat costs a walk.
         let repeated = stored.existed
             && (new.iter().any(|(key, _)| *key == stored.key)
-                || (parent_count > 0 && contains(connection, parent, stored.key).await?));
+                || (found.message_count > 0 && contains(connection, &found.key, stored.key).await?));
         if !repeated {
             new.push((stored.key, message));
         }
@@ -114,37 +139,25 @@ pub(super) async fn append(
         });
     }
     let revision = derive_id(
-        conversation,
+        &conversation.id,
         Some(parent),
         new.iter().map(|(_, message)| &message.id),
     );
-    let count = parent_count + row_count(new.len());
-    let inserted = sqlx::query(
-        "INSERT INTO revisions (id, conversation_id, parent_id, message_count) VALUES (?, ?, ?, ?)
+    let key = key_of(&revision)?;
+    let keys: Vec<String> = new.iter().map(|(key, _)| key.to_string()).collect();
+    // The same messages on the same parent are the same revision: it is there or not.
+    sqlx::query(
+        "INSERT INTO revisions (id, conversation_key, parent, message_count, appended) VALUES (?, ?, ?, ?, ?)
          ON CONFLICT (id) DO NOTHING",
     )
-    .bind(revision.as_str())
-    .bind(conversation.as_str())
-    .bind(parent.as_str())
-    .bind(count)
-    .execute(&mut *connection)
+    .bind(key.as_slice())
+    .bind(conversation.key)
+    .bind(found.key.as_slice())
+    .bind(found.message_count + row_count(new.len()))
+    .bind(format!("[{}]", keys.join(",")))
+    .execute(connection)
     .await
-    .map_err(StoreError::database("store a revision"))?
-    .rows_affected();
-    // The same messages on the same parent are the same revision: it is there whole or not at all.
-    if inserted > 0 {
-        for ((key, _), position) in new.iter().zip(parent_count..) {
-            sqlx::query(
-                "INSERT INTO revision_messages (revision_id, position, message_key) VALUES (?, ?, ?)",
-            )
-            .bind(revision.as_str())
-            .bind(position)
-            .bind(key)
-            .execute(&mut *connection)
-            .await
-            .map_err(StoreError::database("store a revision's messages"))?;
-        }
-    }
+    .map_err(StoreError::database("store a revision"))?;
     Ok(Appended {
         revision,
         messages: new
@@ -156,21 +169,18 @@ pub(super) async fn append(
 
 async fn contains(
     connection: &mut SqliteConnection,
-    revision: &RevisionId,
+    revision: &RevisionKey,
     message_key: i64,
 ) -> Result<bool, StoreError> {
     sqlx::query_scalar(
-        "WITH RECURSIVE chain (id, parent_id) AS (
-             SELECT id, parent_id FROM revisions WHERE id = ?
+        "WITH RECURSIVE chain (parent, appended) AS (
+             SELECT parent, appended FROM revisions WHERE id = ?
              UNION ALL
-             SELECT parent.id, parent.parent_id FROM chain JOIN revisions AS parent ON parent.id = chain.parent_id
+             SELECT older.parent, older.appended FROM chain JOIN revisions AS older ON older.id = chain.parent
          )
-         SELECT EXISTS (
-             SELECT 1 FROM chain JOIN revision_messages AS own ON own.revision_id = chain.id
-             WHERE own.message_key = ?
-         )",
+         SELECT EXISTS (SELECT 1 FROM chain, json_each(chain.appended) AS own WHERE own.value = ?)",
     )
-    .bind(revision.as_str())
+    .bind(revision.as_slice())
     .bind(message_key)
     .fetch_one(connection)
     .await
@@ -178,8 +188,9 @@ async fn contains(
 }
 
 async fn load(connection: &mut SqliteConnection, revision: &RevisionId) -> Result<History, StoreError> {
+    let key = key_of(revision)?;
     let count: Option<i64> = sqlx::query_scalar("SELECT message_count FROM revisions WHERE id = ?")
-        .bind(revision.as_str())
+        .bind(key.as_slice())
         .fetch_optional(&mut *connection)
         .await
         .map_err(StoreError::database("find a revision"))?;
@@ -187,17 +198,16 @@ async fn load(connection: &mut SqliteConnection, revision: &RevisionId) -> Resul
         return Err(StoreError::UnknownRevision(revision.clone()));
     };
     let mut rows: Vec<(i64, String, String)> = sqlx::query_as(
-        "WITH RECURSIVE chain (id, parent_id) AS (
-             SELECT id, parent_id FROM revisions WHERE id = ?
+        "WITH RECURSIVE chain (parent, message_count, appended) AS (
+             SELECT parent, message_count, appended FROM revisions WHERE id = ?
              UNION ALL
-             SELECT parent.id, parent.parent_id FROM chain JOIN revisions AS parent ON parent.id = chain.parent_id
+             SELECT older.parent, older.message_count, older.appended
+             FROM chain JOIN revisions AS older ON older.id = chain.parent
          )
-         SELECT own.position, messages.id, messages.body
-         FROM chain
-         JOIN revision_messages AS own ON own.revision_id = chain.id
-         JOIN messages ON messages.key = own.message_key",
+         SELECT chain.message_count - json_array_length(chain.appended) + own.key, messages.id, messages.body
+         FROM chain, json_each(chain.appended) AS own JOIN messages ON messages.key = own.value",
     )
-    .bind(revision.as_str())
+    .bind(key.as_slice())
     .fetch_all(&mut *connection)
     .await
     .map_err(StoreError::database("read a history"))?;
@@ -218,6 +228,19 @@ async fn load(connection: &mut SqliteConnection, revision: &RevisionId) -> Resul
 /// A length as a column holds it. No list in memory is longer than a column can count.
 pub(super) fn row_count(length: usize) -> i64 {
     i64::try_from(length).unwrap_or(i64::MAX)
+}
+
+/// The first revision, if any, whose messages are not all there.
+pub(super) async fn find_broken(connection: &mut SqliteConnection) -> Result<Option<RevisionId>, StoreError> {
+    let broken: Option<Vec<u8>> = sqlx::query_scalar(
+        "SELECT revisions.id
+         FROM revisions, json_each(revisions.appended) AS own LEFT JOIN messages ON messages.key = own.value
+         WHERE messages.conversation_key IS NOT revisions.conversation_key LIMIT 1",
+    )
+    .fetch_optional(connection)
+    .await
+    .map_err(StoreError::database("check the revisions"))?;
+    Ok(broken.as_deref().map(id_of))
 }
 
 #[cfg(test)]

@@ -13,8 +13,8 @@ use sqlx::pool::{PoolConnection, PoolOptions};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqliteSynchronous};
 use sqlx::{ConnectOptions, Sqlite, Transaction};
 
-use super::StoreError;
 use super::history_cache::HistoryCache;
+use super::{StoreError, revisions};
 
 static MIGRATIONS: Migrator = sqlx::migrate!("./migrations");
 
@@ -26,6 +26,10 @@ const READERS: u32 = 2;
 
 /// Only a backup tool or a person with a shell ever holds the file; wait for them.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// After how many pages the write-ahead log is written back into the file: 16 MB. Pages that many turns touch
+/// are then written back once for all of them.
+const LOG_PAGES: &str = "4000";
 
 /// How large the write-ahead log may stay on disk after a burst, in bytes.
 const LOG_SIZE_LIMIT: &str = "67108864";
@@ -73,6 +77,7 @@ impl Store {
                 options
                     .clone()
                     .journal_mode(SqliteJournalMode::Wal)
+                    .pragma("wal_autocheckpoint", LOG_PAGES)
                     .pragma("journal_size_limit", LOG_SIZE_LIMIT),
             )
             .await
@@ -120,12 +125,16 @@ impl Store {
                 .fetch_optional(&mut *connection)
                 .await
                 .map_err(StoreError::database("check the references"))?;
-        match orphan {
+        if let Some((table, row, parent)) = orphan {
+            let reason = format!("row {row:?} refers to a row of {parent} that does not exist");
+            return Err(StoreError::damaged("database", table, reason));
+        }
+        match revisions::find_broken(&mut connection).await? {
             None => Ok(()),
-            Some((table, row, parent)) => Err(StoreError::damaged(
-                "database",
-                table,
-                format!("row {row:?} refers to a row of {parent} that does not exist"),
+            Some(revision) => Err(StoreError::damaged(
+                "revisions",
+                revision.as_str(),
+                "a message of it does not exist",
             )),
         }
     }

@@ -38,30 +38,29 @@ impl Store {
             return Err(StoreError::MalformedRound(round.id.clone()));
         }
         let mut tx = self.write().await?;
-        conversations::owned_at(&mut tx, &round.run, &round.parent).await?;
+        let owned = conversations::owned_at(&mut tx, &round.run, &round.parent).await?;
         let said = row::encode(TABLE, round.id.as_str(), &AssistantRow::of(&round.said))?;
-        let inserted = sqlx::query(
-            "INSERT INTO tool_rounds (id, run_id, parent_revision_id, said, call_count, started_at_ms, state)
-             VALUES (?, ?, ?, ?, ?, ?, 'open') ON CONFLICT DO NOTHING",
+        let inserted: Option<i64> = sqlx::query_scalar(
+            "INSERT INTO tool_rounds (id, run_key, parent_revision, said, call_count, started_at_ms, state)
+             VALUES (?, ?, ?, ?, ?, ?, 'open') ON CONFLICT DO NOTHING RETURNING key",
         )
         .bind(round.id.as_str())
-        .bind(round.run.as_str())
-        .bind(round.parent.as_str())
+        .bind(owned.run_key)
+        .bind(revisions::key_of(&round.parent)?.as_slice())
         .bind(said)
         .bind(revisions::row_count(round.calls.len()))
         .bind(column("a start time", round.started_at_ms)?)
-        .execute(&mut *tx)
+        .fetch_optional(&mut *tx)
         .await
-        .map_err(StoreError::database("store a tool round"))?
-        .rows_affected();
-        if inserted == 0 {
+        .map_err(StoreError::database("store a tool round"))?;
+        let Some(round_key) = inserted else {
             return Err(StoreError::RoundConflict(round.id.clone()));
-        }
+        };
         for (call, position) in round.calls.iter().zip(0_i64..) {
             sqlx::query(
-                "INSERT INTO tool_calls (round_id, position, call_id, name, arguments) VALUES (?, ?, ?, ?, ?)",
+                "INSERT INTO tool_calls (round_key, position, call_id, name, arguments) VALUES (?, ?, ?, ?, ?)",
             )
-            .bind(round.id.as_str())
+            .bind(round_key)
             .bind(position)
             .bind(call.id.as_str())
             .bind(&*call.name)
@@ -92,8 +91,8 @@ impl Store {
     ) -> Result<CommittedResult, StoreError> {
         let mut tx = self.write().await?;
         let owned = conversations::owned_at(&mut tx, run, expected_head).await?;
-        let open = OpenRound::find(&mut tx, run, round).await?;
-        let (position, call) = open_call(&mut tx, round, &result.call).await?;
+        let open = OpenRound::find(&mut tx, owned.run_key, run, round).await?;
+        let (position, call) = open_call(&mut tx, open.key, round, &result.call).await?;
         let said = if open.completed == 0 {
             Some(open.said(round)?)
         } else {
@@ -107,19 +106,19 @@ impl Store {
             return Err(StoreError::damaged(TABLE, round.as_str(), reason));
         }
         sqlx::query(
-            "INSERT INTO tool_completions (round_id, position, completion_seq, revision_id) VALUES (?, ?, ?, ?)",
+            "INSERT INTO tool_completions (round_key, position, completion_seq, revision) VALUES (?, ?, ?, ?)",
         )
-        .bind(round.as_str())
+        .bind(open.key)
         .bind(position)
         .bind(open.completed)
-        .bind(appended.revision.as_str())
+        .bind(revisions::key_of(&appended.revision)?.as_slice())
         .execute(&mut *tx)
         .await
         .map_err(StoreError::database("record a completion"))?;
         let settled = open.completed + 1 == open.call_count;
         if settled {
-            sqlx::query("UPDATE tool_rounds SET state = 'settled' WHERE id = ?")
-                .bind(round.as_str())
+            sqlx::query("UPDATE tool_rounds SET state = 'settled' WHERE key = ?")
+                .bind(open.key)
                 .execute(&mut *tx)
                 .await
                 .map_err(StoreError::database("settle a tool round"))?;
@@ -133,9 +132,9 @@ impl Store {
 }
 
 /// Closes the round that the run waits for, if there is one. Its committed results stay.
-pub(super) async fn abandon_open(connection: &mut SqliteConnection, run: &RunId) -> Result<(), StoreError> {
-    sqlx::query("UPDATE tool_rounds SET state = 'abandoned' WHERE run_id = ? AND state = 'open'")
-        .bind(run.as_str())
+pub(super) async fn abandon_open(connection: &mut SqliteConnection, run_key: i64) -> Result<(), StoreError> {
+    sqlx::query("UPDATE tool_rounds SET state = 'abandoned' WHERE run_key = ? AND state = 'open'")
+        .bind(run_key)
         .execute(connection)
         .await
         .map_err(StoreError::database("abandon a tool round"))?;
@@ -144,6 +143,7 @@ pub(super) async fn abandon_open(connection: &mut SqliteConnection, run: &RunId)
 
 /// A round that waits for results.
 struct OpenRound {
+    key: i64,
     said: String,
     call_count: i64,
     completed: i64,
@@ -152,16 +152,17 @@ struct OpenRound {
 impl OpenRound {
     async fn find(
         connection: &mut SqliteConnection,
+        run_key: i64,
         run: &RunId,
         round: &ToolRoundId,
     ) -> Result<Self, StoreError> {
-        let found: Option<(String, i64, String, i64)> = sqlx::query_as(
-            "SELECT said, call_count, state,
-                    (SELECT count(*) FROM tool_completions WHERE round_id = tool_rounds.id)
-             FROM tool_rounds WHERE id = ? AND run_id = ?",
+        let found: Option<(i64, String, i64, String, i64)> = sqlx::query_as(
+            "SELECT key, said, call_count, state,
+                    (SELECT count(*) FROM tool_completions WHERE round_key = tool_rounds.key)
+             FROM tool_rounds WHERE id = ? AND run_key = ?",
         )
         .bind(round.as_str())
-        .bind(run.as_str())
+        .bind(run_key)
         .fetch_optional(connection)
         .await
         .map_err(StoreError::database("find a tool round"))?;
@@ -170,12 +171,13 @@ impl OpenRound {
                 run: run.clone(),
                 round: round.clone(),
             }),
-            Some((said, call_count, state, completed)) if state == "open" => Ok(Self {
+            Some((key, said, call_count, state, completed)) if state == "open" => Ok(Self {
+                key,
                 said,
                 call_count,
                 completed,
             }),
-            Some((_, _, state, _)) => Err(StoreError::RoundClosed {
+            Some((_, _, _, state, _)) => Err(StoreError::RoundClosed {
                 round: round.clone(),
                 state,
             }),
@@ -191,16 +193,17 @@ impl OpenRound {
 /// The place and the call of the round that has this id and no result yet.
 async fn open_call(
     connection: &mut SqliteConnection,
+    round_key: i64,
     round: &ToolRoundId,
     call: &CallId,
 ) -> Result<(i64, ToolCall), StoreError> {
     let found: Option<(i64, String, String, bool)> = sqlx::query_as(
         "SELECT position, name, arguments,
                 EXISTS (SELECT 1 FROM tool_completions AS done
-                        WHERE done.round_id = tool_calls.round_id AND done.position = tool_calls.position)
-         FROM tool_calls WHERE round_id = ? AND call_id = ?",
+                        WHERE done.round_key = tool_calls.round_key AND done.position = tool_calls.position)
+         FROM tool_calls WHERE round_key = ? AND call_id = ?",
     )
-    .bind(round.as_str())
+    .bind(round_key)
     .bind(call.as_str())
     .fetch_optional(connection)
     .await

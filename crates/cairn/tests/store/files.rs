@@ -2,12 +2,12 @@
 
 use std::task::Poll;
 
-use cairn::model::StateDigest;
+use cairn::model::{ConversationId, StateDigest};
 use cairn::store::{RecordedOutcome, Store, StoreError};
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, SqliteConnection};
 
-use crate::support::{Fixture, ids, prepared, refusal, result, round, user};
+use crate::support::{Fixture, ids, picture, prepared, refusal, result, round, user};
 
 #[tokio::test]
 async fn everything_is_there_again_after_a_close() {
@@ -210,15 +210,21 @@ async fn a_schema_of_another_version_is_refused() {
 
 #[tokio::test]
 async fn a_broken_reference_is_found() {
-    let f = Fixture::new().await;
-    let run = f.begin("run", &f.empty).await;
-    f.store.append(&run, &f.empty, &[user("a", "A")]).await.unwrap();
-    f.store.check_integrity().await.unwrap();
-    sqlx::query("DELETE FROM messages")
-        .execute(&mut f.sql().await)
-        .await
-        .unwrap();
-    assert_eq!(refusal(f.store.check_integrity().await), "Damaged");
+    for damage in [
+        "DELETE FROM messages",
+        "UPDATE messages SET conversation_key = 2",
+        "UPDATE conversations SET active_run_key = 99",
+        "DELETE FROM cas",
+    ] {
+        let f = Fixture::new().await;
+        let other = ConversationId::new("other");
+        f.store.empty_revision(&other).await.unwrap();
+        let run = f.begin("run", &f.empty).await;
+        f.store.append(&run, &f.empty, &[picture("a")]).await.unwrap();
+        f.store.check_integrity().await.unwrap();
+        sqlx::query(damage).execute(&mut f.sql().await).await.unwrap();
+        assert_eq!(refusal(f.store.check_integrity().await), "Damaged", "{damage}");
+    }
 }
 
 #[tokio::test]

@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use cairn::model::{
-    Assistant, CallId, ConversationId, Latency, Message, MessageBody, MessageId, ModelSpec, Part,
+    Assistant, CallId, ConversationId, Image, Latency, Message, MessageBody, MessageId, ModelSpec, Part,
     PreparedRun, PromptSpec, ReasoningSpec, RevisionId, RunAction, RunId, RunKind, ToolCall, ToolResult,
     ToolRound, ToolRoundId, UserOrigin,
 };
@@ -109,6 +110,19 @@ pub fn user(id: &str, text: &str) -> Message {
         body: MessageBody::User {
             origin: UserOrigin::Turn { event_id: id.into() },
             parts: vec![Part::Text(text.into())],
+        },
+    }
+}
+
+pub fn picture(id: &str) -> Message {
+    Message {
+        id: MessageId::new(id),
+        body: MessageBody::User {
+            origin: UserOrigin::Imported,
+            parts: vec![Part::Image(Image {
+                mime_type: "image/png".into(),
+                data: Bytes::from_static(b"picture"),
+            })],
         },
     }
 }
