@@ -12,6 +12,7 @@ use axum::Router;
 use axum::middleware::from_fn_with_state;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use crate::config::Config;
 use crate::cursor::actor::{self, CursorContext};
@@ -62,6 +63,7 @@ pub enum StartError {
 #[derive(Debug)]
 pub struct Agents {
     context: Arc<CursorContext>,
+    requests: TaskTracker,
 }
 
 impl Agents {
@@ -96,22 +98,32 @@ impl Agents {
                 models,
                 prompts,
             }),
+            requests: TaskTracker::new(),
         })
     }
 
     /// Serves each request that a client opens.
     pub fn starter(&self) -> RunStarter {
         let context = self.context.clone();
+        let requests = self.requests.clone();
         Arc::new(move |io| {
-            tokio::spawn(actor::serve(io, context.clone()));
+            requests.spawn(actor::serve(io, context.clone()));
         })
     }
 
-    /// Closes the database. Call it after the server has stopped.
+    /// Lets runs record their ends, also those whose clients have gone, and closes the database. Call it after the
+    /// server was told to stop.
     ///
     /// # Errors
     /// If the database's log could not be folded in; nothing is lost then, the next start does it.
-    pub async fn close(&self) -> Result<(), StoreError> {
+    pub async fn close(self) -> Result<(), StoreError> {
+        self.requests.close();
+        if tokio::time::timeout(SHUTDOWN_GRACE, self.requests.wait())
+            .await
+            .is_err()
+        {
+            tracing::warn!("some runs did not end in time and were left");
+        }
         self.context.services.store.close().await
     }
 }

@@ -24,7 +24,7 @@ use cairn::demo::wire_client::RunFrame;
 use serde_json::json;
 use support::fake_cursor::{End, ExecAnswer, FakeCursor, GetAnswer, TurnReport, set_of};
 use support::strict_chat::Reply;
-use support::wire_bench::{Bench, Database, added, roles};
+use support::wire_bench::{Bench, Database, roles};
 
 const BOTH: [Database; 2] = [Database::Kept, Database::Lost];
 
@@ -273,95 +273,6 @@ async fn a_cut_after_a_settled_round_loses_nothing_of_it() {
         assert_eq!(roles(&added), ["user"], "{database:?}");
         bench.assert_clean();
     }
-}
-
-/// A turn with thinking, text and two calls, and an answer; then answers for whatever follows.
-fn queue_a_turn(bench: &Bench) {
-    let calls = [
-        ("call_a", "Read", r#"{"path":"a.txt"}"#),
-        (
-            "call_b",
-            "TodoWrite",
-            r#"{"merge":false,"todos":[{"id":"a","content":"A","status":"pending"}]}"#,
-        ),
-    ];
-    bench
-        .chat
-        .reply(Reply::answer(Some("Hm."), "Let me see.", &calls));
-    for _ in 0..3 {
-        bench.chat.reply(Reply::answer(Some("So."), "One line.", &[]));
-    }
-}
-
-/// Lets the client go away after each frame of a turn in turn, and go on in another way.
-async fn cut_at_each_frame(database: Option<Database>, go_on: AfterCut) {
-    let mut bench = Bench::new().await;
-    bench.file("a.txt", "one\n");
-    queue_a_turn(&bench);
-    let frames = bench.cursor.send("Look at it.").await.success().frames.len();
-    assert!(frames > 20, "{frames} frames are no turn with tools");
-    for cut in 1..frames {
-        let mut bench = Bench::new().await;
-        bench.file("a.txt", "one\n");
-        queue_a_turn(&bench);
-        bench.cursor.hooks.cut_after = Some(cut);
-        let report = bench.cursor.send("Look at it.").await;
-        assert_eq!(report.end, End::Closed);
-        bench.cursor.hooks.cut_after = None;
-        if let Some(database) = database {
-            bench = bench.restart(database).await;
-        }
-        // The endpoint may have seen results that the client never held; the client's state is what counts.
-        bench.chat.allow_reset();
-        let known = bench.bodies().len();
-        let has_turn = !bench.cursor.state().turns.is_empty();
-        match go_on {
-            AfterCut::Send => drop(bench.cursor.send("Go on.").await.success()),
-            AfterCut::Resume if has_turn => drop(bench.cursor.resume().await.success()),
-            AfterCut::Resume => continue,
-        }
-        let bodies = bench.bodies();
-        if let (true, [first, .., last]) = (known > 0, &bodies[..]) {
-            added(first, last);
-        }
-        assert_eq!(
-            bench.chat.violations(),
-            Vec::<String>::new(),
-            "cut after frame {cut}"
-        );
-        bench.cursor.assert_clean();
-        assert_eq!(
-            bench.cursor.state().pending_tool_calls.len(),
-            0,
-            "cut after frame {cut}"
-        );
-    }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum AfterCut {
-    Send,
-    Resume,
-}
-
-#[tokio::test]
-async fn a_client_that_goes_away_after_any_frame_can_send_again() {
-    cut_at_each_frame(None, AfterCut::Send).await;
-}
-
-#[tokio::test]
-async fn a_client_that_goes_away_after_any_frame_can_resume() {
-    cut_at_each_frame(None, AfterCut::Resume).await;
-}
-
-#[tokio::test]
-async fn a_client_that_goes_away_after_any_frame_can_send_to_a_server_without_a_database() {
-    cut_at_each_frame(Some(Database::Lost), AfterCut::Send).await;
-}
-
-#[tokio::test]
-async fn a_client_that_goes_away_after_any_frame_can_resume_at_a_restarted_server() {
-    cut_at_each_frame(Some(Database::Kept), AfterCut::Resume).await;
 }
 
 /// The next send after a lost database, with a client that answers for blobs as it is told to.

@@ -38,9 +38,9 @@ enum Step {
 use Step::{Acknowledge, Frame};
 
 fn message(message: ServerMessage) -> Step {
-    Frame(RunFrame::Message(AgentServerMessage {
+    Frame(RunFrame::Message(Box::new(AgentServerMessage {
         message: Some(message),
-    }))
+    })))
 }
 
 fn update(update: Update) -> Step {

@@ -103,7 +103,7 @@ async fn conduct(
     };
     let worker = tokio::spawn(worker.work(queue).in_current_span());
     let context_window = run.model.context_window;
-    let (handle, _task) = run::start(context.services.clone(), run);
+    let (handle, task) = run::start(context.services.clone(), run);
     let mut tools = ToolRuntime::new(tools);
     // The question for the request context has taken the first exec id, whether it was asked or not.
     let context_exec_id = tools.reserve_exec_id();
@@ -122,7 +122,10 @@ async fn conduct(
         call_started_at_ms: 0,
         final_checkpoints: None,
     };
-    session.live(inbound, worker, shutdown).await
+    let end = session.live(inbound, worker, shutdown).await;
+    // The run has said how it ended; now it lets go of what it holds. It never panics.
+    let _ = task.await;
+    end
 }
 
 /// The run request that must come first, with what its headers said of a parent.

@@ -85,6 +85,11 @@ impl Session {
             }
         };
         self.end(&outcome).await;
+        // A worker that still waits for the client waits in vain: the run has ended.
+        worker.abort();
+        if worker_runs {
+            let _ = worker.await;
+        }
         end_of(&outcome)
     }
 

@@ -12,7 +12,7 @@ pub mod wire_client;
 
 use std::io::{self, Write};
 use std::path::Path;
-use std::sync::{Arc, PoisonError};
+use std::sync::PoisonError;
 
 use tokio_util::sync::CancellationToken;
 

@@ -109,7 +109,7 @@ impl Conversation {
                 }
             };
             let message = match frame {
-                Some(RunFrame::Message(message)) => message,
+                Some(RunFrame::Message(message)) => *message,
                 Some(RunFrame::End(RunEnd::Success)) => break,
                 Some(RunFrame::End(RunEnd::Error { code, message })) => {
                     return Err(DemoError::RunFailed { code, message });

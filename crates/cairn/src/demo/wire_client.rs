@@ -91,9 +91,11 @@ impl WireClient {
     /// # Errors
     /// See [`WireError`].
     pub async fn connect(base_url: &str, key: &SecretString) -> Result<Self, WireError> {
-        // A proxy of the person's environment must not see what stays on this machine.
+        // A proxy of the person's environment must not see what stays on this machine. These calls go over plain HTTP
+        // only, so no certificate is read: over HTTPS the official client uses another one. [sdk]
         let http = reqwest::Client::builder()
             .no_proxy()
+            .tls_certs_only([])
             .build()
             .map_err(|cause| WireError::Transport {
                 call: EXCHANGE,
@@ -222,7 +224,7 @@ pub struct RunStream {
 #[derive(Clone, PartialEq, Debug)]
 pub enum RunFrame {
     /// A message.
-    Message(AgentServerMessage),
+    Message(Box<AgentServerMessage>),
     /// The end frame.
     End(RunEnd),
 }
@@ -264,7 +266,7 @@ impl RunStream {
             match self.decoder.next_envelope()? {
                 Some(Envelope::Message(payload)) => {
                     return AgentServerMessage::decode(payload)
-                        .map(|message| Some(RunFrame::Message(message)))
+                        .map(|message| Some(RunFrame::Message(Box::new(message))))
                         .map_err(|error| malformed(error.to_string()));
                 }
                 Some(Envelope::End(payload)) => {
