@@ -11,6 +11,7 @@ use axum::Router;
 use axum::middleware::from_fn_with_state;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use crate::config::Config;
 use crate::cursor::actor::{self, CursorContext};
@@ -29,8 +30,11 @@ use crate::store::{Store, StoreError};
 /// The database's file in the data folder.
 const DATABASE_FILE: &str = "cairn.db";
 
+/// How long requests whose streams are gone may take to record their end.
+const CLOSING_GRACE: Duration = Duration::from_secs(2);
+
 /// How long open streams may take to end after a stop was asked for.
-pub const SHUTDOWN_GRACE: Duration = Duration::from_secs(10);
+pub const SHUTDOWN_GRACE: Duration = Duration::from_secs(7);
 
 /// Why the server does not start.
 #[derive(Debug, thiserror::Error)]
@@ -61,6 +65,8 @@ pub enum StartError {
 #[derive(Debug)]
 pub struct Agents {
     context: Arc<CursorContext>,
+    /// Requests that are being served, so that the database is closed after the last of them.
+    requests: TaskTracker,
 }
 
 impl Agents {
@@ -84,22 +90,28 @@ impl Agents {
                 models,
                 prompts,
             }),
+            requests: TaskTracker::new(),
         })
     }
 
     /// Serves each request that a client opens.
     pub fn starter(&self) -> RunStarter {
         let context = self.context.clone();
+        let requests = self.requests.clone();
         Arc::new(move |io| {
-            tokio::spawn(actor::serve(io, context.clone()));
+            requests.spawn(actor::serve(io, context.clone()));
         })
     }
 
-    /// Closes the database. Call it after the server has stopped.
+    /// Waits for requests whose client is gone already, then closes the database. Call it after the server has stopped.
     ///
     /// # Errors
     /// If the database's log could not be folded in; nothing is lost then, the next start does it.
     pub async fn close(&self) -> Result<(), StoreError> {
+        self.requests.close();
+        if tokio::time::timeout(CLOSING_GRACE, self.requests.wait()).await.is_err() {
+            tracing::warn!(requests = self.requests.len(), "some requests did not end in time");
+        }
         self.context.services.store.close().await
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument;
 
 use super::blob_sync::BlobSync;
@@ -101,7 +102,8 @@ async fn conduct(
         tool_names,
         dynamic_tools,
     };
-    let worker = tokio::spawn(worker.work(queue).in_current_span());
+    // A session that ends early must not leave a worker behind that waits for a client.
+    let worker = AbortOnDropHandle::new(tokio::spawn(worker.work(queue).in_current_span()));
     let context_window = run.model.context_window;
     let (handle, _task) = run::start(context.services.clone(), run);
     let mut tools = ToolRuntime::new(tools);
