@@ -31,8 +31,11 @@ use crate::store::{Store, StoreError};
 /// The database's file in the data folder.
 const DATABASE_FILE: &str = "cairn.db";
 
+/// How long requests whose streams are gone may take to record their end.
+const CLOSING_GRACE: Duration = Duration::from_secs(2);
+
 /// How long open streams may take to end after a stop was asked for.
-pub const SHUTDOWN_GRACE: Duration = Duration::from_secs(10);
+pub const SHUTDOWN_GRACE: Duration = Duration::from_secs(7);
 
 /// Why the server does not start.
 #[derive(Debug, thiserror::Error)]
@@ -63,6 +66,7 @@ pub enum StartError {
 #[derive(Debug)]
 pub struct Agents {
     context: Arc<CursorContext>,
+    /// Requests that are being served, so that the database is closed after the last of them.
     requests: TaskTracker,
 }
 
@@ -111,18 +115,20 @@ impl Agents {
         })
     }
 
-    /// Lets runs record their ends, also those whose clients have gone, and closes the database. Call it after the
-    /// server was told to stop.
+    /// Waits for requests whose client is gone already, then closes the database. Call it after the server has stopped.
     ///
     /// # Errors
     /// If the database's log could not be folded in; nothing is lost then, the next start does it.
-    pub async fn close(self) -> Result<(), StoreError> {
+    pub async fn close(&self) -> Result<(), StoreError> {
         self.requests.close();
-        if tokio::time::timeout(SHUTDOWN_GRACE, self.requests.wait())
+        if tokio::time::timeout(CLOSING_GRACE, self.requests.wait())
             .await
             .is_err()
         {
-            tracing::warn!("some runs did not end in time and were left");
+            tracing::warn!(
+                requests = self.requests.len(),
+                "some requests did not end in time"
+            );
         }
         self.context.services.store.close().await
     }

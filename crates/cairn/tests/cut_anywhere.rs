@@ -22,32 +22,25 @@ use support::wire_bench::{Bench, Database, added};
 
 /// A turn with thinking, text and two calls, and an answer; then answers for whatever follows.
 fn queue_a_turn(bench: &Bench) {
+    bench.file("a", "one\n");
     let calls = [
-        ("call_a", "Read", r#"{"path":"a.txt"}"#),
-        (
-            "call_b",
-            "TodoWrite",
-            r#"{"merge":false,"todos":[{"id":"a","content":"A","status":"pending"}]}"#,
-        ),
+        ("c1", "Read", r#"{"path":"a"}"#),
+        ("c2", "Read", r#"{"path":"b"}"#),
     ];
-    bench
-        .chat
-        .reply(Reply::answer(Some("Hm."), "Let me see.", &calls));
+    bench.chat.reply(Reply::answer(Some("Hm."), "Look.", &calls));
     for _ in 0..3 {
-        bench.chat.reply(Reply::answer(Some("So."), "One line.", &[]));
+        bench.chat.reply(Reply::answer(Some("So."), "One.", &[]));
     }
 }
 
 /// Lets the client go away after each frame of a turn in turn, and go on in another way.
 async fn cut_at_each_frame(database: Option<Database>, go_on: AfterCut) {
     let mut bench = Bench::new().await;
-    bench.file("a.txt", "one\n");
     queue_a_turn(&bench);
     let frames = bench.cursor.send("Look at it.").await.success().frames.len();
     assert!(frames > 20, "{frames} frames are no turn with tools");
     for cut in 1..frames {
         let mut bench = Bench::new().await;
-        bench.file("a.txt", "one\n");
         queue_a_turn(&bench);
         bench.cursor.hooks.cut_after = Some(cut);
         let report = bench.cursor.send("Look at it.").await;

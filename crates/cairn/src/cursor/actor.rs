@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument;
 
 use super::blob_sync::BlobSync;
@@ -101,9 +102,10 @@ async fn conduct(
         tool_names,
         dynamic_tools,
     };
-    let worker = tokio::spawn(worker.work(queue).in_current_span());
+    // A session that ends early must not leave a worker behind that waits for a client.
+    let worker = AbortOnDropHandle::new(tokio::spawn(worker.work(queue).in_current_span()));
     let context_window = run.model.context_window;
-    let (handle, task) = run::start(context.services.clone(), run);
+    let (handle, _task) = run::start(context.services.clone(), run);
     let mut tools = ToolRuntime::new(tools);
     // The question for the request context has taken the first exec id, whether it was asked or not.
     let context_exec_id = tools.reserve_exec_id();
@@ -122,10 +124,7 @@ async fn conduct(
         call_started_at_ms: 0,
         final_checkpoints: None,
     };
-    let end = session.live(inbound, worker, shutdown).await;
-    // The run has said how it ended; now it lets go of what it holds. It never panics.
-    let _ = task.await;
-    end
+    session.live(inbound, worker, shutdown).await
 }
 
 /// The run request that must come first, with what its headers said of a parent.

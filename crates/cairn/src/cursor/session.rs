@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use tokio::sync::{mpsc, oneshot};
-use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::blob_sync::BlobSync;
 use super::checkpoint::{CheckpointJob, FinalCheckpoints, StagedAssistant, checkpoint_message};
@@ -50,7 +50,7 @@ impl Session {
     pub(super) async fn live(
         mut self,
         mut inbound: InboxReceiver,
-        mut worker: JoinHandle<Result<(), RunFailure>>,
+        mut worker: AbortOnDropHandle<Result<(), RunFailure>>,
         shutdown: CancellationToken,
     ) -> Result<(), ConnectError> {
         let mut inbound_open = true;
@@ -85,11 +85,6 @@ impl Session {
             }
         };
         self.end(&outcome).await;
-        // A worker that still waits for the client waits in vain: the run has ended.
-        worker.abort();
-        if worker_runs {
-            let _ = worker.await;
-        }
         end_of(&outcome)
     }
 

@@ -304,6 +304,7 @@ impl<'a> Engine<'a> {
             .await?;
         debug_assert_eq!(committed.settled, open.is_settled());
         self.head = committed.revision;
+        tracing::debug!(call = %result.call, is_error = result.is_error, revision = %self.head, "result committed");
         Ok(())
     }
 
