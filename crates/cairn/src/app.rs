@@ -109,8 +109,14 @@ impl Agents {
     /// If the database's log could not be folded in; nothing is lost then, the next start does it.
     pub async fn close(&self) -> Result<(), StoreError> {
         self.requests.close();
-        if tokio::time::timeout(CLOSING_GRACE, self.requests.wait()).await.is_err() {
-            tracing::warn!(requests = self.requests.len(), "some requests did not end in time");
+        if tokio::time::timeout(CLOSING_GRACE, self.requests.wait())
+            .await
+            .is_err()
+        {
+            tracing::warn!(
+                requests = self.requests.len(),
+                "some requests did not end in time"
+            );
         }
         self.context.services.store.close().await
     }
