@@ -2,6 +2,7 @@
 //!
 //! Owns start and shutdown. Must never know: what any part does inside.
 
+use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -22,7 +23,7 @@ use crate::cursor::proxy::{Upstream, UpstreamError};
 use crate::cursor::services::ListedModel;
 use crate::cursor::sessions::{SessionLimits, SessionRegistry};
 use crate::guard::{Guard, refuse_strangers};
-use crate::provider::{ProviderRouter, RouteError};
+use crate::provider::{Provider, ProviderRouter, RouteError};
 use crate::run::{RunRegistry, RunServices};
 use crate::server;
 use crate::store::{Store, StoreError};
@@ -75,8 +76,19 @@ impl Agents {
     /// # Errors
     /// See [`StartError`].
     pub async fn open(config: &Config) -> Result<Self, StartError> {
-        let prompts = PromptAssets::load()?;
         let providers = ProviderRouter::from_config(&config.models)?.into_routes();
+        Self::with_providers(config, providers).await
+    }
+
+    /// The same with the provider of each model given, for callers that put something in front of them.
+    ///
+    /// # Errors
+    /// See [`StartError`].
+    pub async fn with_providers(
+        config: &Config,
+        providers: HashMap<String, Arc<dyn Provider>>,
+    ) -> Result<Self, StartError> {
+        let prompts = PromptAssets::load()?;
         let store = Store::open(&config.data_dir.join(DATABASE_FILE)).await?;
         let services = RunServices {
             store: Arc::new(store),

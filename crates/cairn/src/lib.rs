@@ -7,6 +7,7 @@ pub mod client;
 pub mod clock;
 pub mod config;
 pub mod cursor;
+pub mod demo;
 pub mod guard;
 pub mod model;
 pub mod provider;

@@ -29,6 +29,8 @@ enum Command {
     Serve(ConfigFlags),
     /// Print the key that clients present as their API key.
     Key(ConfigFlags),
+    /// Play two agent turns against the offline model: no key, no network.
+    Demo,
 }
 
 #[derive(Args)]
@@ -63,6 +65,7 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Serve(flags) => serve(&flags.into()),
         Command::Key(flags) => print_key(&flags.into()),
+        Command::Demo => demo(),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -93,6 +96,11 @@ fn print_key(flags: &Flags) -> Outcome {
     let key = config::load_client_key(flags, &environment)?;
     writeln!(io::stdout(), "{}", key.expose_secret())?;
     Ok(())
+}
+
+#[tokio::main]
+async fn demo() -> Outcome {
+    Ok(cairn::demo::run(io::stdout()).await?)
 }
 
 #[tokio::main]

@@ -42,8 +42,8 @@ pub struct Store {
     writer: SqlitePool,
     readers: SqlitePool,
     pub(super) histories: HistoryCache,
-    // Held until the store goes: the system gives the lock back even when the process is killed.
-    _lock: File,
+    // Held until the store is closed or goes: the system gives the lock back even when the process is killed.
+    lock: File,
 }
 
 impl fmt::Debug for Store {
@@ -87,13 +87,14 @@ impl Store {
             readers: pool(READERS).connect_lazy_with(options.read_only(true)),
             writer,
             histories: HistoryCache::default(),
-            _lock: lock,
+            lock,
         };
         store.interrupt_unfinished_runs().await?;
         Ok(store)
     }
 
-    /// Writes the log back into the database file and closes all connections. Every later call fails.
+    /// Writes the log back into the database file, closes all connections and lets others open the file, whoever
+    /// still holds this store. Every later call fails.
     ///
     /// Without it nothing is lost: the next [`open`](Self::open) reads the log.
     pub async fn close(&self) -> Result<(), StoreError> {
@@ -103,6 +104,9 @@ impl Store {
             .await
             .map_err(StoreError::database("write the log back"));
         self.writer.close().await;
+        if let Err(error) = self.lock.unlock() {
+            tracing::warn!(%error, "the database's lock is kept until the process ends");
+        }
         checkpoint.map(drop)
     }
 
