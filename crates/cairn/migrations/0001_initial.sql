@@ -131,3 +131,12 @@ CREATE TABLE tool_completions (
     PRIMARY KEY (round_key, position),
     FOREIGN KEY (round_key, position) REFERENCES tool_calls (round_key, position)
 ) STRICT, WITHOUT ROWID;
+
+-- Which content of a client's logical input became which message. The same input with other content is an edit.
+CREATE TABLE inputs (
+    conversation_key INTEGER NOT NULL REFERENCES conversations (key),
+    input_id         TEXT NOT NULL,
+    content          BLOB NOT NULL CHECK (length(content) = 32),
+    message_id       TEXT NOT NULL,
+    PRIMARY KEY (conversation_key, input_id, content, message_id)
+) STRICT, WITHOUT ROWID;

@@ -12,10 +12,10 @@
 mod support;
 
 use cairn::client::{ClientCommand, ClientEvent};
-use cairn::model::{HistoryItem, RunId, RunOutcome};
+use cairn::model::{Assistant, ConversationId, HistoryItem, PendingAssistant, RunAction, RunId, RunOutcome};
 use cairn::provider::ModelEvent;
 use cairn::store::RecordedOutcome;
-use support::fake_client::Bench;
+use support::fake_client::{Bench, prepared, user_message};
 use support::fake_provider::{FakeProvider, calls, text};
 
 #[tokio::test]
@@ -84,4 +84,93 @@ async fn dropping_the_client_ends_the_run_and_its_model_call() {
     drop(client);
     feed.closed().await;
     provider.cancellations()[0].cancelled().await;
+}
+
+#[tokio::test]
+async fn an_interrupted_round_keeps_the_results_it_had_and_says_so_of_the_others() {
+    let bench = Bench::new().await;
+    let provider = FakeProvider::new();
+    provider.answer(calls("both", &[("a", "alpha", "{}"), ("b", "beta", "{}")]));
+    provider.answer(text("understood"));
+    let mut old = bench.start(&provider, bench.user_turn("old", None, "go").await);
+    let round = old.until_round().await;
+    old.result(&round.calls[1], "b is done");
+    old.until(|event| {
+        matches!(
+            event,
+            ClientEvent::StateCommitted {
+                cause: cairn::client::StateCause::ToolResult(_),
+                ..
+            }
+        )
+    })
+    .await;
+    let base = old.settled.clone().unwrap();
+    old.handle.commands.send(ClientCommand::Cancel).unwrap();
+    assert_eq!(old.finish(|_| unreachable!()).await, RunOutcome::Cancelled);
+
+    let pending = PendingAssistant {
+        round: Some(round.id.clone()),
+        said: round.said.clone(),
+        calls: round.calls.clone(),
+        started_at_ms: round.started_at_ms,
+    };
+    let action = RunAction::Start {
+        interrupted: Some(pending),
+        messages: vec![user_message("new", "rather this")],
+    };
+    let mut new = bench.start(&provider, prepared("new", base, action));
+    assert_eq!(new.finish(|_| unreachable!()).await, RunOutcome::Completed);
+    provider.assert_clean();
+    assert_eq!(new.log[0], "initial +4 barrier");
+    let results: Vec<_> = provider.requests()[1]
+        .history
+        .iter()
+        .filter_map(|item| match item.as_ref() {
+            HistoryItem::ToolResult(result) => Some((result.call.to_string(), result.content.to_string())),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(results[0], ("b".to_owned(), "b is done".to_owned()));
+    assert_eq!(results[1].0, "a");
+    assert!(
+        results[1].1.contains("interrupted") && results[1].1.contains("unknown"),
+        "{}",
+        results[1].1
+    );
+    assert_eq!(results.len(), 2);
+}
+
+#[tokio::test]
+async fn an_answer_that_the_client_never_saw_settled_is_taken_over_and_not_asked_for_again() {
+    let bench = Bench::new().await;
+    let provider = FakeProvider::new();
+    let base = bench
+        .services
+        .store
+        .empty_revision(&ConversationId::new("conversation"))
+        .await
+        .unwrap();
+    let pending = PendingAssistant {
+        round: None,
+        said: Assistant {
+            text: "the answer".into(),
+            ..Assistant::default()
+        },
+        calls: Vec::new(),
+        started_at_ms: 7,
+    };
+    let mut resumed = bench.start(
+        &provider,
+        prepared(
+            "r",
+            base,
+            RunAction::Resume {
+                pending: Some(pending),
+            },
+        ),
+    );
+    assert_eq!(resumed.finish(|_| unreachable!()).await, RunOutcome::Completed);
+    assert_eq!(resumed.log, ["final +1 barrier", "completed"]);
+    provider.assert_clean();
 }

@@ -373,7 +373,7 @@ impl Session {
         StagedAssistant {
             said: round.said.clone(),
             calls: round.calls.clone(),
-            model_call_id: self.model_call_id(),
+            provider_message_id: round.id.to_string(),
             started_at_ms: round.started_at_ms,
         }
     }
@@ -382,7 +382,7 @@ impl Session {
         StagedAssistant {
             said,
             calls: Vec::new(),
-            model_call_id: self.model_call_id(),
+            provider_message_id: self.model_call_id(),
             started_at_ms: self.call_started_at_ms,
         }
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::{
     Assistant, ConversationId, Message, ModelSpec, ParentCall, PromptSpec, RevisionId, RunFailure, RunId,
-    ToolCall,
+    ToolCall, ToolRoundId,
 };
 
 /// Everything that a run needs, decided before it starts and fixed until it ends.
@@ -64,6 +64,9 @@ pub enum RunAction {
 /// A whole assistant message that a client's state holds as not yet settled.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PendingAssistant {
+    /// The round as this server named it when it was staged, if the state says so: results that were stored for it
+    /// can be found by it.
+    pub round: Option<ToolRoundId>,
     /// What the assistant said with the calls.
     pub said: Assistant,
     /// The calls in the model's order; empty for an answer.

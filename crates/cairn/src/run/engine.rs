@@ -124,6 +124,11 @@ impl<'a> Engine<'a> {
                     self.run_tools(round).await?;
                     Ok(false)
                 }
+                // A turn that is over has nothing to go on with; to call the model again would double its answer.
+                None if self.ends_with_answer() => {
+                    self.announce(StateCause::Final).await?;
+                    Ok(true)
+                }
                 None => {
                     self.announce(StateCause::Initial).await?;
                     Ok(false)
@@ -279,18 +284,31 @@ impl<'a> Engine<'a> {
         self.announce(StateCause::ToolRoundSettled(round)).await
     }
 
-    /// Answers every call of a round that the person left behind; none of them is executed again.
+    /// Answers every call of a round that the person left behind; none of them is executed again. A call that had its
+    /// result keeps it; the outcome of the others is unknown, and the model is told so.
     async fn answer_interrupted(&mut self, pending: PendingAssistant) -> Result<(), Halt> {
+        let stored = match &pending.round {
+            Some(round) => self.store.round_results(&self.run.conversation, round).await?,
+            None => Vec::new(),
+        };
         let round = self.restore_round(pending);
         self.store.begin_tool_round(&round).await?;
         let mut open = OpenToolRound::new(round.clone());
-        for call in &round.calls {
-            let result = ToolResult {
-                call: call.id.clone(),
-                content: INTERRUPTED.into(),
-                is_error: true,
-            };
+        for result in stored
+            .into_iter()
+            .filter(|result| round.calls.iter().any(|call| call.id == result.call))
+        {
             self.commit_result(&mut open, result).await?;
+        }
+        for call in &round.calls {
+            if open.waits_for(&call.id) {
+                let result = ToolResult {
+                    call: call.id.clone(),
+                    content: INTERRUPTED.into(),
+                    is_error: true,
+                };
+                self.commit_result(&mut open, result).await?;
+            }
         }
         self.history.extend(open.into_history());
         Ok(())
@@ -389,6 +407,11 @@ impl<'a> Engine<'a> {
             None => return Err(RunFailure::Client("the client went away".to_owned()).into()),
         }
         Ok(())
+    }
+
+    fn ends_with_answer(&self) -> bool {
+        let last = self.history.last().map(AsRef::as_ref);
+        matches!(last, Some(HistoryItem::Assistant { calls, .. }) if calls.is_empty())
     }
 
     fn call_ids(&self) -> HashSet<CallId> {

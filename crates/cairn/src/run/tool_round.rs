@@ -29,6 +29,10 @@ impl OpenToolRound {
         &self.round
     }
 
+    pub(super) fn waits_for(&self, call: &CallId) -> bool {
+        self.waiting.contains(call)
+    }
+
     pub(super) fn is_settled(&self) -> bool {
         self.waiting.is_empty()
     }

@@ -10,6 +10,7 @@ mod cas;
 mod conversations;
 mod error;
 mod history_cache;
+mod inputs;
 mod messages;
 mod revisions;
 mod row;

@@ -11,8 +11,8 @@ use super::error::column;
 use super::row::{self, AssistantRow};
 use super::{Store, StoreError, conversations, revisions};
 use crate::model::{
-    Assistant, CallId, Message, MessageBody, MessageId, RevisionId, RunId, ToolCall, ToolResult, ToolRound,
-    ToolRoundId,
+    Assistant, CallId, ConversationId, Message, MessageBody, MessageId, RevisionId, RunId, ToolCall,
+    ToolResult, ToolRound, ToolRoundId,
 };
 
 const TABLE: &str = "tool_rounds";
@@ -128,6 +128,43 @@ impl Store {
             .map_err(StoreError::database("commit a tool result"))?;
         let revision = self.remember(&owned, appended);
         Ok(CommittedResult { revision, settled })
+    }
+}
+
+impl Store {
+    /// The results that were stored for a round, in the order of their completion, whatever became of the round. None
+    /// for a round that this conversation does not have.
+    ///
+    /// # Errors
+    /// If the database fails or is damaged.
+    pub async fn round_results(
+        &self,
+        conversation: &ConversationId,
+        round: &ToolRoundId,
+    ) -> Result<Vec<ToolResult>, StoreError> {
+        let last: Option<Vec<u8>> = sqlx::query_scalar(
+            "SELECT tool_completions.revision
+             FROM tool_rounds
+             JOIN runs ON runs.key = tool_rounds.run_key
+             JOIN conversations ON conversations.key = runs.conversation_key
+             JOIN tool_completions ON tool_completions.round_key = tool_rounds.key
+             WHERE tool_rounds.id = ? AND conversations.id = ?
+             ORDER BY tool_completions.completion_seq DESC LIMIT 1",
+        )
+        .bind(round.as_str())
+        .bind(conversation.as_str())
+        .fetch_optional(&mut *self.read().await?)
+        .await
+        .map_err(StoreError::database("find a round's results"))?;
+        let Some(last) = last else {
+            return Ok(Vec::new());
+        };
+        let history = self.history(&revisions::id_of(&last)).await?;
+        let results = history.iter().filter_map(|message| match &message.body {
+            MessageBody::ToolResult { round: of, result } if of == round => Some(result.clone()),
+            _ => None,
+        });
+        Ok(results.collect())
     }
 }
 

@@ -27,8 +27,8 @@ pub struct StagedAssistant {
     pub said: Assistant,
     /// Its calls in the model's order.
     pub calls: Vec<ToolCall>,
-    /// Names the model call for the client.
-    pub model_call_id: String,
+    /// Names the message: the round's id where it has calls, the model call's id where it has none.
+    pub provider_message_id: String,
     /// Frozen creation time in milliseconds since the Unix epoch.
     pub started_at_ms: u64,
 }
@@ -237,7 +237,7 @@ impl CheckpointWorker {
 
     fn pending(&self, assistant: &StagedAssistant) -> Result<String, RunFailure> {
         let context = PendingContext {
-            model_call_id: &assistant.model_call_id,
+            provider_message_id: &assistant.provider_message_id,
             started_at_ms: assistant.started_at_ms,
             allowed_tools: &self.tool_names,
             dynamic_tools: &self.dynamic_tools,

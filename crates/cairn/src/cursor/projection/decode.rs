@@ -142,15 +142,17 @@ pub fn decode_pending(json: &str) -> Result<PendingAssistant, ProjectionError> {
         });
     }
     let (said, calls) = assistant(label, content)?;
-    let started_at_ms = root
-        .provider_options
-        .and_then(|options| options.cursor)
-        .and_then(|cursor| cursor.started_at_ms)
-        .ok_or_else(|| missing(label, "assistant", "pendingToolCallStartedAtMs"))?;
+    let options = root.provider_options.and_then(|options| options.cursor);
+    let (round, started_at_ms) = match options {
+        Some(options) => (options.provider_message_id, options.started_at_ms),
+        None => (None, None),
+    };
     Ok(PendingAssistant {
+        round: round.filter(|id| !id.is_empty()).map(ToolRoundId::new),
         said,
         calls,
-        started_at_ms,
+        started_at_ms: started_at_ms
+            .ok_or_else(|| missing(label, "assistant", "pendingToolCallStartedAtMs"))?,
     })
 }
 

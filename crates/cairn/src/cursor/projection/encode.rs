@@ -19,8 +19,8 @@ use crate::model::{Assistant, CallId, HistoryItem, Part, ToolCall};
 /// What the staged text says of its calls besides the calls themselves.
 #[derive(Debug)]
 pub struct PendingContext<'a> {
-    /// Names this model call; carried to and fro, read by nobody.
-    pub model_call_id: &'a str,
+    /// Names the message: the round's id, by which its stored results are found again, or the model call's id.
+    pub provider_message_id: &'a str,
     /// When the round was created, in milliseconds since the Unix epoch; frozen.
     pub started_at_ms: u64,
     /// The names of all tools in the prompt.
@@ -112,7 +112,7 @@ pub fn encode_pending(
         .collect::<Result<serde_json::Map<_, _>, serde_json::Error>>()?;
     let options = PendingOptions {
         cursor: PendingCursor {
-            model_provider_message_id: context.model_call_id,
+            model_provider_message_id: context.provider_message_id,
             started_at_ms: context.started_at_ms,
             contracts,
         },

@@ -145,7 +145,7 @@ fn a_pending_text_holds_the_whole_round_and_its_frozen_time() {
     ];
     let tools: Vec<Arc<str>> = vec!["StrReplace".into(), "srv__tool".into()];
     let context = PendingContext {
-        model_call_id: "request:0",
+        provider_message_id: "request:0",
         started_at_ms: 1_700_000_000_123,
         allowed_tools: &tools,
         dynamic_tools: &HashSet::from(["srv__tool".into()]),
@@ -155,6 +155,7 @@ fn a_pending_text_holds_the_whole_round_and_its_frozen_time() {
     assert_eq!(
         pending,
         PendingAssistant {
+            round: Some(crate::model::ToolRoundId::new("request:0")),
             said: said("text"),
             calls,
             started_at_ms: 1_700_000_000_123

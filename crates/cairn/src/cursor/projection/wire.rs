@@ -149,6 +149,8 @@ pub(super) struct RootOptions {
 pub(super) struct CursorRootOptions {
     #[serde(default, rename = "highLevelToolCallResult")]
     pub result: Option<HighLevelResult>,
+    #[serde(default, rename = "modelProviderMessageId")]
+    pub provider_message_id: Option<String>,
     #[serde(default, rename = "pendingToolCallStartedAtMs")]
     pub started_at_ms: Option<u64>,
 }

@@ -6,6 +6,7 @@
 mod attachments;
 mod context;
 mod context_link;
+mod edit;
 mod error;
 mod identity;
 mod images;

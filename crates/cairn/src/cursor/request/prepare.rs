@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use prost::Message as _;
 
 use super::context_link::ContextLink;
+use super::edit::{content_of, cut_back_to, message_of};
 use super::{
     Mode, RuntimeInput, TurnEvent, collect_mcp_tools, compile_request_context, compile_runtime_message,
     event_id, initial_messages, model_spec, needed_blobs,
@@ -71,7 +72,7 @@ pub async fn prepare(
         request.model_details.as_ref(),
         &context.models,
     )?;
-    let state =
+    let mut state =
         ClientState::decode(&request.conversation_state.clone().unwrap_or_default()).map_err(protocol)?;
     let prefetched = request
         .pre_fetched_blobs
@@ -88,14 +89,6 @@ pub async fn prepare(
             .chain(&state.todos)
             .copied(),
     );
-    let base = base_revision(&conversation, &state, context, blobs).await?;
-    let pending = state
-        .pending
-        .first()
-        .map(|json| decode_pending(json))
-        .transpose()
-        .map_err(protocol)?;
-
     let action = request.action.and_then(|action| action.action);
     let (action, user_message, given_context) = match action {
         Some(conversation_action::Action::UserMessageAction(action)) => {
@@ -117,6 +110,20 @@ pub async fn prepare(
             ));
         }
     };
+    let mut base = base_revision(&conversation, &state, context, blobs).await?;
+    if let Some((_, message)) = &user_message
+        && is_edit(message, &conversation, &base, context).await?
+        && cut_back_to(&mut state, &message.message_id, blobs).await?
+    {
+        base = base_revision(&conversation, &state, context, blobs).await?;
+        tracing::info!(conversation = %conversation, revision = %base, "an earlier message was edited");
+    }
+    let pending = state
+        .pending
+        .first()
+        .map(|json| decode_pending(json))
+        .transpose()
+        .map_err(protocol)?;
     let mode = match &user_message {
         Some((_, message)) => Mode::from_wire(message.mode)?,
         None => Mode::from_wire(state.mode.unwrap_or_default())?,
@@ -138,8 +145,12 @@ pub async fn prepare(
     let action = match (&action, &user_message) {
         (ActionKind::Start, Some((_, message))) => RunAction::Start {
             interrupted: pending,
-            messages: new_messages(request_id, mode, message, &request_context, &base, context, blobs)
-                .await?,
+            messages: {
+                let messages =
+                    new_messages(request_id, mode, message, &request_context, &base, context, blobs).await?;
+                note_input(message, &conversation, &messages, context).await?;
+                messages
+            },
         },
         _ => RunAction::Resume { pending },
     };
@@ -249,6 +260,48 @@ async fn new_messages(
         runtime,
     };
     Ok(initial_messages(history.iter().map(AsRef::as_ref), event))
+}
+
+/// Whether the base history holds this message with other content: then the person edited it. [capture] A message
+/// without an id is never an edit.
+async fn is_edit(
+    message: &UserMessage,
+    conversation: &ConversationId,
+    base: &RevisionId,
+    context: &CursorContext,
+) -> Result<bool, RunFailure> {
+    let store = &context.services.store;
+    let event = message.message_id.as_str();
+    if event.is_empty() {
+        return Ok(false);
+    }
+    let history = store.history(base).await?;
+    match message_of(history.iter().map(AsRef::as_ref), event) {
+        None => Ok(false),
+        Some(held) => Ok(!store
+            .input_became(conversation, event, content_of(message), held)
+            .await?),
+    }
+}
+
+/// Remembers which message an input becomes, before it does.
+async fn note_input(
+    message: &UserMessage,
+    conversation: &ConversationId,
+    messages: &[Message],
+    context: &CursorContext,
+) -> Result<(), RunFailure> {
+    let event = message.message_id.as_str();
+    if !event.is_empty()
+        && let Some(becomes) = message_of(messages, event)
+    {
+        context
+            .services
+            .store
+            .note_input(conversation, event, content_of(message), becomes)
+            .await?;
+    }
+    Ok(())
 }
 
 /// The MCP tools as the runtime calls them, by the names that the model uses.
