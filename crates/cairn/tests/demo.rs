@@ -1,4 +1,4 @@
-//! The demonstration does what it says, and fails where it does not.
+//! The demonstration does what it says.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -109,3 +109,75 @@ pub(super) fn overlaps(
         })
         .collect())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::super::measuring_model;
+    use super::{Overlap, overlaps};
+    use crate::model::{
+        ConversationId, HistoryItem, Latency, MessageId, ModelRequest, ModelSpec, Part, PromptSpec,
+        ReasoningSpec, ToolDefinition, UserOrigin,
+    };
+
+    fn request(tool: &str, texts: &[&str]) -> ModelRequest {
+        let tool = ToolDefinition {
+            name: tool.into(),
+            description: "A tool.".into(),
+            parameters: r#"{"type":"object"}"#.into(),
+        };
+        let user = |text: &&str| {
+            Arc::new(HistoryItem::User {
+                id: MessageId::new(*text),
+                origin: UserOrigin::Imported,
+                parts: vec![Part::Text((*text).into())],
+            })
+        };
+        ModelRequest {
+            prompt: Arc::new(PromptSpec {
+                instructions: "Be brief.".into(),
+                tools: vec![tool],
+            }),
+            model: Arc::new(ModelSpec {
+                model_id: "m".into(),
+                display_name: None,
+                reasoning: ReasoningSpec::default(),
+                latency: Latency::Standard,
+                max_output_tokens: None,
+                context_window: None,
+                vision: false,
+            }),
+            history: texts.iter().map(user).collect(),
+            conversation: ConversationId::new("c"),
+        }
+    }
+
+    #[track_caller]
+    fn overlap(earlier: &ModelRequest, later: &ModelRequest) -> Overlap {
+        let model = measuring_model().unwrap();
+        let overlaps = overlaps(&[earlier.clone(), later.clone()], model.profile()).unwrap();
+        assert_eq!(overlaps.len(), 1);
+        overlaps[0]
+    }
+
+    #[test]
+    fn only_a_whole_request_with_something_added_is_a_prefix() {
+        let earlier = request("Look", &["one", "two"]);
+        let extended = overlap(&earlier, &request("Look", &["one", "two", "three"]));
+        assert!(extended.is_exact_prefix());
+        // The system prompt is a message too; what closes the body is all that does not repeat.
+        assert_eq!((extended.earlier_messages, extended.repeated_messages), (3, 3));
+        assert_eq!(extended.repeated_bytes, extended.earlier_bytes - "]}".len());
+        for changed in [
+            request("Look", &["one", "two"]),
+            request("Look", &["one"]),
+            request("Look", &["one", "2", "three"]),
+            request("Look", &["two", "one", "three"]),
+            request("Seek", &["one", "two", "three"]),
+        ] {
+            let overlap = overlap(&earlier, &changed);
+            assert!(!overlap.is_exact_prefix(), "{overlap:?}");
+        }
+    }
+}
