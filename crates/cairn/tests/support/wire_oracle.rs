@@ -33,7 +33,7 @@ pub struct WireOracle {
     turn: Option<AgentConversationTurnStructure>,
     checkpoints: Vec<Bytes>,
     last_pending: Option<usize>,
-    /// Whether no notice said that the answer was empty.
+    /// Whether there is an answer to stage: one that this run streamed, or one that the state held as pending.
     answered: bool,
     started: BTreeSet<String>,
     completed: BTreeSet<String>,
@@ -69,7 +69,7 @@ impl WireOracle {
             turn: None,
             checkpoints: Vec::new(),
             last_pending: None,
-            answered: true,
+            answered: !base.pending_tool_calls.is_empty(),
             started: BTreeSet::new(),
             completed: BTreeSet::new(),
             phase: Phase::Running,
@@ -158,6 +158,7 @@ impl WireOracle {
                 }
             }
             Update::TurnEnded(_) => self.phase = Phase::TurnEnded(Vec::new()),
+            // A notice: the answer was empty.
             Update::TextDelta(_) => self.answered = false,
             Update::ThinkingCompleted(_)
             | Update::ToolCallDelta(_)
@@ -168,6 +169,7 @@ impl WireOracle {
     }
 
     fn model_output(&mut self, what: &str) {
+        self.answered = true;
         if self.last_pending != Some(0) {
             self.breach(format!(
                 "{what} came from the model before a settled checkpoint (last one: {:?} pending)",
