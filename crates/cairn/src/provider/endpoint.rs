@@ -126,6 +126,11 @@ impl Endpoint {
         })
     }
 
+    /// Whether the endpoint is spoken to without TLS.
+    pub(crate) fn is_plain_http(&self) -> bool {
+        self.url.scheme() == "http"
+    }
+
     /// Whether the endpoint is on this machine, where a proxy must never stand between.
     pub(crate) fn is_loopback(&self) -> bool {
         match self.url.host() {
