@@ -184,6 +184,10 @@ async fn a_refused_append_is_a_gap_until_it_is_sent_again() {
         ),
         "{error:?}"
     );
+    assert_eq!(
+        error.to_string(),
+        "append 2 of the request was refused and not sent again within 30 s; send the message again"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -297,6 +301,23 @@ async fn a_shutdown_reaches_open_requests_and_refuses_new_ones() {
         registry.append("r", inbound(0), 1).unwrap_err().code(),
         ConnectCode::Unavailable
     );
+}
+
+/// Else the run could not record its end before the database closes.
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_does_not_wait_for_a_client_that_reads_nothing() {
+    let shutdown = CancellationToken::new();
+    let registry = SessionRegistry::new(SessionLimits::default(), shutdown.clone());
+    let (io, _body) = registry.open("r").unwrap();
+    for i in 0..StreamLimits::default().frames {
+        io.output.send(&server_message(&i.to_string())).await.unwrap();
+    }
+    let began = Instant::now();
+    let message = server_message("too many");
+    let (sent, ()) = tokio::join!(io.output.send(&message), async { shutdown.cancel() });
+    assert_eq!(sent, Err(SendError::Closed));
+    io.output.closed().await;
+    assert_eq!(began.elapsed(), Duration::ZERO);
 }
 
 // === the end ===

@@ -92,10 +92,15 @@ async fn an_event_during_the_answer_makes_the_run_go_on() {
 async fn the_same_event_again_adds_nothing() {
     let bench = Bench::new().await;
     let provider = FakeProvider::new();
+    let feed = provider.feed();
     provider.answer(text("one"));
-    provider.answer(text("two"));
     let mut first = bench.start(&provider, bench.user_turn("run-1", None, "hi").await);
+    first
+        .until(|event| matches!(event, ClientEvent::ModelCallStarted { .. }))
+        .await;
+    first.handle.commands.send(ClientCommand::Cancel).unwrap();
     first.finish(|_| unreachable!()).await;
+    drop(feed);
     let base = first.settled.clone().unwrap();
     let again = RunAction::Start {
         interrupted: None,
@@ -104,10 +109,7 @@ async fn the_same_event_again_adds_nothing() {
     let mut second = bench.start(&provider, prepared("run-2", base, again));
     assert_eq!(second.finish(|_| unreachable!()).await, RunOutcome::Completed);
     provider.assert_clean();
-    assert_eq!(
-        said(&provider.requests()[1].history),
-        ["user hi", "assistant one +0"]
-    );
+    assert_eq!(said(&provider.requests()[1].history), ["user hi"]);
     assert_eq!(second.log[0], "initial +0 barrier");
 }
 
@@ -148,6 +150,13 @@ async fn a_resume_of_a_finished_turn_does_not_call_the_model_again() {
         prepared("run-2", base, RunAction::Resume { pending: None }),
     );
     assert_eq!(second.finish(|_| unreachable!()).await, RunOutcome::Completed);
-    assert_eq!(second.log, ["final +0 barrier", "completed"]);
+    assert_eq!(
+        second.log,
+        [
+            "notice The last message is answered already; nothing was left to do.",
+            "final +0 barrier",
+            "completed",
+        ]
+    );
     provider.assert_clean();
 }

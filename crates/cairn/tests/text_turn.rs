@@ -11,9 +11,9 @@
 
 mod support;
 
-use cairn::model::{HistoryItem, Part, RunOutcome};
+use cairn::model::{HistoryItem, Part, RunAction, RunOutcome};
 use cairn::store::RecordedOutcome;
-use support::fake_client::Bench;
+use support::fake_client::{Bench, prepared};
 use support::fake_provider::{FakeProvider, text, with_thinking, with_usage};
 
 #[tokio::test]
@@ -104,6 +104,35 @@ async fn an_empty_answer_ends_the_turn_with_a_notice_and_leaves_no_message() {
     );
     let head = client.settled.clone().unwrap();
     assert_eq!(bench.services.store.history(&head).await.unwrap().len(), 1);
+}
+
+/// A model that is called with its own answer at the end refuses, or goes on with it.
+#[tokio::test]
+async fn what_is_answered_is_not_answered_again() {
+    let bench = Bench::new().await;
+    let provider = FakeProvider::new();
+    provider.answer(text("one"));
+    let mut first = bench.start(&provider, bench.user_turn("run-1", None, "hi").await);
+    first.finish(|_| unreachable!()).await;
+    let base = first.settled.clone().unwrap();
+    let repeat = RunAction::Start {
+        interrupted: None,
+        messages: Vec::new(),
+    };
+    for (run, action) in [("run-2", RunAction::Resume { pending: None }), ("run-3", repeat)] {
+        let mut client = bench.start(&provider, prepared(run, base.clone(), action));
+        assert_eq!(client.finish(|_| unreachable!()).await, RunOutcome::Completed);
+        assert_eq!(
+            client.log,
+            [
+                "notice The last message is answered already; nothing was left to do.",
+                "final +0 barrier",
+                "completed"
+            ]
+        );
+        assert_eq!(client.settled, Some(base.clone()));
+    }
+    assert_eq!(provider.requests().len(), 1);
 }
 
 trait IntoId {

@@ -520,6 +520,30 @@ fn a_background_command_outlives_its_call_and_its_run() {
     assert_eq!(tools.exec_control(close(1), 7).unwrap(), vec![]);
 }
 
+/// A hook of the person that runs after a tool adds one more event behind the command's exit. [sdk]
+#[test]
+fn what_a_hook_adds_after_the_exit_of_a_command_breaks_nothing() {
+    let hook_context = || client(1, answer::Message::ShellStream(pb::ShellStream { event: None }));
+    let mut tools = runtime();
+    tools
+        .execute(&call("s", "Shell", r#"{"command":"ls"}"#), 0)
+        .unwrap();
+    assert_eq!(tools.exec_message(hook_context(), 1).unwrap(), vec![]);
+    result(&tools.exec_message(exit(1, 0), 2).unwrap());
+    assert_eq!(tools.exec_message(hook_context(), 3).unwrap(), vec![]);
+    tools.committed(&id("s")).unwrap();
+    tools.round_ended();
+    // The round may be over before it comes.
+    assert_eq!(tools.exec_message(hook_context(), 4).unwrap(), vec![]);
+    assert_eq!(
+        tools.exec_message(exit(1, 0), 5),
+        Err(ToolProtocolError::FinishedExec {
+            exec_id: 1,
+            call: None
+        })
+    );
+}
+
 #[test]
 fn a_refused_command_is_an_error() {
     let mut tools = runtime();

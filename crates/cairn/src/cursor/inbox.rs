@@ -56,10 +56,7 @@ pub struct Inbound {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum InboxError {
     /// An append never came, or was refused and not sent again.
-    #[error(
-        "append {missing} of the request did not arrive within {} s although append {latest} did; send the message again",
-        waited.as_secs()
-    )]
+    #[error("append {missing} of the request {}; send the message again", missed(*missing, *latest, *waited))]
     Gap {
         /// Number of the first missing append.
         missing: u64,
@@ -68,6 +65,16 @@ pub enum InboxError {
         /// How long it was waited for.
         waited: Duration,
     },
+}
+
+/// What happened to a missing append. Where nothing later was seen, it came itself and was refused.
+fn missed(missing: u64, latest: u64, waited: Duration) -> String {
+    let waited = waited.as_secs();
+    if latest > missing {
+        format!("did not arrive within {waited} s although append {latest} did")
+    } else {
+        format!("was refused and not sent again within {waited} s")
+    }
 }
 
 /// Why an append was not taken.

@@ -69,6 +69,7 @@ pub struct RunOutput {
 pub struct RunWriter {
     frames: mpsc::Sender<Bytes>,
     closed: CancellationToken,
+    shutdown: CancellationToken,
     stall: Duration,
 }
 
@@ -104,7 +105,11 @@ struct Streaming {
 }
 
 /// Makes the two ends of a run's response. Must be called inside a tokio runtime.
-pub(super) fn run_stream(limits: StreamLimits, lease: SessionLease) -> (RunOutput, RunBody) {
+pub(super) fn run_stream(
+    limits: StreamLimits,
+    lease: SessionLease,
+    shutdown: CancellationToken,
+) -> (RunOutput, RunBody) {
     let (frame_sender, frame_receiver) = mpsc::channel(limits.frames);
     let (end_sender, end_receiver) = oneshot::channel();
     let closed = CancellationToken::new();
@@ -113,6 +118,7 @@ pub(super) fn run_stream(limits: StreamLimits, lease: SessionLease) -> (RunOutpu
         writer: RunWriter {
             frames: frame_sender,
             closed: closed.clone(),
+            shutdown,
             stall: limits.stall,
         },
         end: end_sender,
@@ -197,6 +203,11 @@ impl RunWriter {
         tokio::select! {
             sent = self.frames.send(frame) => sent.map_err(|_| SendError::Closed),
             () = self.closed.cancelled() => Err(SendError::Closed),
+            () = self.shutdown.cancelled() => {
+                // A run must be able to record its end while the server still stands; this client does not read.
+                self.closed.cancel();
+                Err(SendError::Closed)
+            }
             () = stalled => {
                 self.closed.cancel();
                 Err(SendError::Stalled(self.stall))

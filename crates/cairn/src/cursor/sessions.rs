@@ -141,12 +141,13 @@ impl SessionRegistry {
             inbox: live.inbox.clone(),
             ended: AtomicBool::new(false),
         };
-        let (output, body) = run_stream(registry.limits.stream, lease);
+        let shutdown = registry.shutdown.child_token();
+        let (output, body) = run_stream(registry.limits.stream, lease, shutdown.clone());
         let io = SessionIo {
             request_id: request_id.to_owned(),
             inbound,
             output,
-            shutdown: registry.shutdown.child_token(),
+            shutdown,
         };
         Ok((io, body))
     }

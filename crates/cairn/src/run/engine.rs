@@ -108,8 +108,7 @@ impl<'a> Engine<'a> {
                     None => {}
                 }
                 self.append(messages).await?;
-                self.announce(StateCause::Initial).await?;
-                Ok(false)
+                self.open_for_answer().await
             }
             RunAction::Resume { pending } => match pending {
                 Some(pending) if pending.calls.is_empty() => {
@@ -124,17 +123,28 @@ impl<'a> Engine<'a> {
                     self.run_tools(round).await?;
                     Ok(false)
                 }
-                // A turn that is over has nothing to go on with; to call the model again would double its answer.
-                None if self.ends_with_answer() => {
-                    self.announce(StateCause::Final).await?;
-                    Ok(true)
-                }
-                None => {
-                    self.announce(StateCause::Initial).await?;
-                    Ok(false)
-                }
+                None => self.open_for_answer().await,
             },
         }
+    }
+
+    /// Opens a run whose next step is a model call, unless the history ends with a whole answer: then there is nothing
+    /// to answer, and an endpoint would refuse or go on with its own words. Returns whether the run is complete.
+    async fn open_for_answer(&mut self) -> Result<bool, Halt> {
+        let answered = matches!(
+            self.history.last().map(AsRef::as_ref),
+            Some(HistoryItem::Assistant { calls, .. }) if calls.is_empty()
+        );
+        if answered {
+            self.emit(ClientEvent::Notice(
+                "The last message is answered already; nothing was left to do.".into(),
+            ))
+            .await?;
+            self.announce(StateCause::Final).await?;
+        } else {
+            self.announce(StateCause::Initial).await?;
+        }
+        Ok(answered)
     }
 
     /// Appends an answer that the client has but never saw settled.
@@ -407,11 +417,6 @@ impl<'a> Engine<'a> {
             None => return Err(RunFailure::Client("the client went away".to_owned()).into()),
         }
         Ok(())
-    }
-
-    fn ends_with_answer(&self) -> bool {
-        let last = self.history.last().map(AsRef::as_ref);
-        matches!(last, Some(HistoryItem::Assistant { calls, .. }) if calls.is_empty())
     }
 
     fn call_ids(&self) -> HashSet<CallId> {

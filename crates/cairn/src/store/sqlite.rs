@@ -145,11 +145,29 @@ impl Store {
 
     /// Begins the one write transaction of a fact. Dropping it undoes it.
     pub(super) async fn write(&self) -> Result<Transaction<'static, Sqlite>, StoreError> {
-        self.writer
-            // The lock is taken at once: a transaction that reads first could not be retried halfway.
-            .begin_with("BEGIN IMMEDIATE")
-            .await
-            .map_err(StoreError::database("begin a transaction"))
+        // The lock is taken at once: a transaction that reads first could not be retried halfway.
+        const BEGIN: &str = "BEGIN IMMEDIATE";
+        let begun = match self.writer.begin_with(BEGIN).await {
+            // Where the disk was full, SQLite undid the transaction by itself and sqlx still counts it as open:
+            // that connection never begins another one.
+            Err(sqlx::Error::InvalidSavePointStatement) => {
+                self.replace_writer().await;
+                self.writer.begin_with(BEGIN).await
+            }
+            begun => begun,
+        };
+        begun.map_err(StoreError::database("begin a transaction"))
+    }
+
+    async fn replace_writer(&self) {
+        let closed = match self.writer.acquire().await {
+            Ok(connection) => connection.close().await,
+            Err(error) => Err(error),
+        };
+        // The next use of the pool opens a new connection, and says so if it cannot.
+        if let Err(error) = closed {
+            tracing::warn!(%error, "a connection to the database could not be closed");
+        }
     }
 
     pub(super) async fn read(&self) -> Result<PoolConnection<Sqlite>, StoreError> {
@@ -257,5 +275,33 @@ fn unreadable(path: &Path, source: sqlx::Error) -> StoreError {
     StoreError::Database {
         action: "open its file",
         source,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test says what it saw by failing")]
+
+    use super::*;
+    use crate::model::ConversationId;
+
+    /// A full disk fails the fact that meets it, and nothing after there is room again.
+    #[tokio::test]
+    async fn a_full_disk_fails_only_what_meets_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join("cairn.db")).await.unwrap();
+        sqlx::query("PRAGMA max_page_count = 1")
+            .execute(&store.writer)
+            .await
+            .unwrap();
+        let long = ConversationId::new("c".repeat(100_000));
+        let failed = store.empty_revision(&long).await.unwrap_err();
+        assert!(failed.to_string().contains("full"), "{failed}");
+        let short = ConversationId::new("c");
+        let empty = store.empty_revision(&short).await.unwrap();
+        assert_eq!(store.history(&empty).await.unwrap().len(), 0);
+        store.empty_revision(&long).await.unwrap();
+        store.check_integrity().await.unwrap();
+        store.close().await.unwrap();
     }
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use sha2::{Digest, Sha256};
 
 use super::wire::{ContentIn, PartIn, RootIn, open_capsule};
 use crate::cursor::blob::BlobId;
@@ -142,24 +143,42 @@ pub fn decode_pending(json: &str) -> Result<PendingAssistant, ProjectionError> {
         });
     }
     let (said, calls) = assistant(label, content)?;
+    let mut ids = HashSet::new();
+    if let Some(repeated) = calls.iter().find(|call| !ids.insert(&call.id)) {
+        return Err(unpaired(
+            label,
+            format!("call {} stands in it twice", repeated.id),
+        ));
+    }
     let options = root.provider_options.and_then(|options| options.cursor);
     let (round, started_at_ms) = match options {
         Some(options) => (options.provider_message_id, options.started_at_ms),
         None => (None, None),
     };
+    let started_at_ms =
+        started_at_ms.ok_or_else(|| missing(label, "assistant", "pendingToolCallStartedAtMs"))?;
+    if i64::try_from(started_at_ms).is_err() {
+        return Err(ProjectionError::NotAMessage {
+            root: label.to_owned(),
+            fault: "its pendingToolCallStartedAtMs is no time".to_owned(),
+        });
+    }
     Ok(PendingAssistant {
         round: round.filter(|id| !id.is_empty()).map(ToolRoundId::new),
         said,
         calls,
-        started_at_ms: started_at_ms
-            .ok_or_else(|| missing(label, "assistant", "pendingToolCallStartedAtMs"))?,
+        started_at_ms,
     })
 }
 
 /// Turns a client's roots, the system root left out, into messages with identities made from the blobs.
+///
+/// Other servers let call ids repeat, and endpoints refuse that: a repeated id is varied in its call and its result
+/// together, by the roots before it alone, so that it is the same in every import.
 pub fn import_history(roots: &[(BlobId, DecodedRoot)]) -> Result<Vec<Message>, ProjectionError> {
     let mut messages = Vec::with_capacity(roots.len());
     let mut seen = HashSet::new();
+    let mut call_ids = HashSet::new();
     let mut open: Option<OpenBatch> = None;
     for (position, (blob, root)) in roots.iter().enumerate() {
         let label = blob.to_string();
@@ -201,9 +220,18 @@ pub fn import_history(roots: &[(BlobId, DecodedRoot)]) -> Result<Vec<Message>, P
             }
             DecodedRoot::Assistant { said, calls } => {
                 open = Some(OpenBatch {
-                    round: ToolRoundId::new(format!("root:{label}@{position}")),
+                    round: round_id(&label, position, &roots[position + 1..]),
                     said: Some(said.clone()),
-                    calls: calls.iter().cloned().map(Some).collect(),
+                    wire_ids: calls.iter().map(|call| call.id.clone()).collect(),
+                    calls: calls
+                        .iter()
+                        .map(|call| {
+                            Some(ToolCall {
+                                id: unique_id(&call.id, &mut call_ids),
+                                ..call.clone()
+                            })
+                        })
+                        .collect(),
                 });
             }
             DecodedRoot::Tool(results) => {
@@ -228,9 +256,35 @@ pub fn import_history(roots: &[(BlobId, DecodedRoot)]) -> Result<Vec<Message>, P
     }
 }
 
+/// The identity of a batch: the same call can have been run twice from one state, with other results each time, so the
+/// results are part of it.
+fn round_id(label: &str, position: usize, following: &[(BlobId, DecodedRoot)]) -> ToolRoundId {
+    let mut results = Sha256::new();
+    for (blob, _) in following
+        .iter()
+        .take_while(|(_, root)| matches!(root, DecodedRoot::Tool(_)))
+    {
+        results.update(blob.as_bytes());
+    }
+    let results = hex::encode(&results.finalize()[..8]);
+    ToolRoundId::new(format!("root:{label}@{position}:{results}"))
+}
+
+fn unique_id(wanted: &CallId, taken: &mut HashSet<CallId>) -> CallId {
+    let mut candidate = wanted.clone();
+    let mut number = 2;
+    while !taken.insert(candidate.clone()) {
+        candidate = CallId::new(format!("{wanted}-{number}"));
+        number += 1;
+    }
+    candidate
+}
+
 struct OpenBatch {
     round: ToolRoundId,
     said: Option<Assistant>,
+    /// The calls' ids as the roots have them.
+    wire_ids: Vec<CallId>,
     calls: Vec<Option<ToolCall>>,
 }
 
@@ -242,22 +296,21 @@ impl OpenBatch {
         messages: &mut Vec<Message>,
     ) -> Result<(), ProjectionError> {
         let batch_size = self.calls.len();
-        let found = self
-            .calls
-            .iter_mut()
-            .enumerate()
-            .find(|(_, slot)| slot.as_ref().is_some_and(|call| call.id == result.call));
-        let Some((index, slot)) = found else {
+        let index = self
+            .wire_ids
+            .iter()
+            .zip(&self.calls)
+            .position(|(id, slot)| *id == result.call && slot.is_some());
+        let open = index.and_then(|index| Some((index, self.calls.get_mut(index)?.take()?)));
+        let Some((index, call)) = open else {
             return Err(unpaired(
                 label,
                 format!("result {} answers no open call", result.call),
             ));
         };
-        let Some(call) = slot.take() else {
-            return Err(unpaired(
-                label,
-                format!("result {} answers no open call", result.call),
-            ));
+        let result = ToolResult {
+            call: call.id.clone(),
+            ..result.clone()
         };
         messages.push(Message {
             id: MessageId::tool_call(&self.round, index),
@@ -273,7 +326,7 @@ impl OpenBatch {
             id: MessageId::tool_result(&self.round, index),
             body: MessageBody::ToolResult {
                 round: self.round.clone(),
-                result: result.clone(),
+                result,
             },
         });
         Ok(())

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use super::*;
 use crate::cursor::blob::{Blob, BlobId};
 use crate::model::{
-    Assistant, CallId, HistoryItem, Image, Part, PendingAssistant, Reasoning, ReplayState, ToolCall,
+    Assistant, CallId, HistoryItem, Image, Message, Part, PendingAssistant, Reasoning, ReplayState, ToolCall,
     ToolResult, UserOrigin, project,
 };
 
@@ -225,6 +225,75 @@ fn official_roots_with_the_same_wire_id_stay_two_rounds() {
     assert_eq!(rounds.len(), 2);
     assert_ne!(rounds[0].0, rounds[1].0);
     assert_eq!((&*rounds[0].1, &*rounds[1].1), ("opaque_x", "opaque_y"));
+}
+
+fn imported(roots: &[&str]) -> Vec<Message> {
+    let roots: Vec<(BlobId, DecodedRoot)> = roots
+        .iter()
+        .map(|root| Blob::new((*root).to_owned()))
+        .map(|blob| (blob.id, decode_root("root", &blob.data).unwrap()))
+        .collect();
+    import_history(&roots).unwrap()
+}
+
+const TWO_CALLS: &str = r#"{"role":"assistant","content":[{"type":"tool-call","toolCallId":"a","toolName":"Read","args":{}},{"type":"tool-call","toolCallId":"b","toolName":"Read","args":{}}]}"#;
+
+fn tool_root(id: &str, text: &str) -> String {
+    format!(
+        r#"{{"role":"tool","content":[{{"type":"tool-result","toolCallId":"{id}","toolName":"Read","result":"{text}"}}]}}"#
+    )
+}
+
+#[test]
+fn one_call_with_other_results_or_in_another_order_shares_no_message() {
+    let one = imported(&[TWO_CALLS, &tool_root("a", "1"), &tool_root("b", "2")]);
+    let results = imported(&[TWO_CALLS, &tool_root("a", "1"), &tool_root("b", "3")]);
+    let order = imported(&[TWO_CALLS, &tool_root("b", "2"), &tool_root("a", "1")]);
+    let ids: HashSet<_> = [&one, &results, &order]
+        .into_iter()
+        .flatten()
+        .map(|message| message.id.clone())
+        .collect();
+    assert_eq!(ids.len(), 12);
+    assert_eq!(
+        one,
+        imported(&[TWO_CALLS, &tool_root("a", "1"), &tool_root("b", "2")])
+    );
+}
+
+#[test]
+fn call_ids_that_repeat_are_varied_together_with_their_results() {
+    let (a, b) = (tool_root("a", "1"), tool_root("b", "2"));
+    let messages = imported(&[TWO_CALLS, &a, &b, TWO_CALLS, &b, &a]);
+    let history = project(&messages).unwrap();
+    let ids: Vec<String> = history
+        .iter()
+        .flat_map(|item| match item.as_ref() {
+            HistoryItem::Assistant { calls, .. } => calls.iter().map(|call| call.id.to_string()).collect(),
+            HistoryItem::ToolResult(result) => vec![format!("={}", result.call)],
+            HistoryItem::User { .. } => Vec::new(),
+        })
+        .collect();
+    assert_eq!(ids, ["a", "b", "=a", "=b", "a-2", "b-2", "=b-2", "=a-2"]);
+}
+
+#[test]
+fn a_pending_text_that_no_round_can_be_is_refused() {
+    let refused = |calls: &str, at: &str| {
+        let json = format!(
+            r#"{{"role":"assistant","content":[{calls}],"providerOptions":{{"cursor":{{"pendingToolCallStartedAtMs":{at}}}}}}}"#
+        );
+        decode_pending(&json).unwrap_err().to_string()
+    };
+    let call = r#"{"type":"tool-call","toolCallId":"a","toolName":"Read","args":{}}"#;
+    assert_eq!(
+        refused(&format!("{call},{call}"), "1"),
+        "root pending_tool_calls[0]: call a stands in it twice"
+    );
+    assert_eq!(
+        refused(call, "18446744073709551615"),
+        "root pending_tool_calls[0] is not a message: its pendingToolCallStartedAtMs is no time"
+    );
 }
 
 #[test]

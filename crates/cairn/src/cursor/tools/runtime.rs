@@ -260,12 +260,12 @@ impl ToolRuntime {
         now_ms: u64,
     ) -> Result<Vec<Effect>, ToolProtocolError> {
         let exec_id = message.id;
-        match self.exec(exec_id)? {
-            Exec::Live(call) => {
+        match self.issued(exec_id)? {
+            Some(Exec::Live(call)) => {
                 let call = call.clone();
                 self.answered(exec_id, call, message.message, now_ms)
             }
-            Exec::Background { call, model_call_id } => {
+            Some(Exec::Background { call, model_call_id }) => {
                 let (shown, over) = background_output(call, model_call_id, message.message);
                 if over {
                     let call = call.clone();
@@ -274,10 +274,15 @@ impl ToolRuntime {
                 Ok(shown.map(Effect::Send).into_iter().collect())
             }
             // The client may have answered before it saw the abort.
-            Exec::Aborted => Ok(Vec::new()),
-            Exec::Finished(call) => Err(ToolProtocolError::FinishedExec {
+            Some(Exec::Aborted) => Ok(Vec::new()),
+            // After a command's exit may come what the person's hooks add; the round may be over by then. [sdk]
+            Some(Exec::Finished(_)) | None if adds_nothing(message.message.as_ref()) => Ok(Vec::new()),
+            finished => Err(ToolProtocolError::FinishedExec {
                 exec_id,
-                call: Some(call.clone()),
+                call: match finished {
+                    Some(Exec::Finished(call)) => Some(call.clone()),
+                    _ => None,
+                },
             }),
         }
     }
@@ -635,6 +640,11 @@ fn tool_error(call: &CallId, text: String) -> ToolResult {
         content: text.into(),
         is_error: true,
     }
+}
+
+/// Whether the message is an event of a command that this version does not know.
+fn adds_nothing(message: Option<&exec_client_message::Message>) -> bool {
+    matches!(message, Some(exec_client_message::Message::ShellStream(stream)) if stream.event.is_none())
 }
 
 /// What a background command put out, and whether it has ended.
