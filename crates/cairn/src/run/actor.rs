@@ -72,6 +72,14 @@ async fn live(services: RunServices, run: PreparedRun, mut port: RunHandle) {
     match &outcome {
         RunOutcome::Completed => tracing::info!(?usage, "run completed"),
         RunOutcome::Cancelled => tracing::info!(?usage, "run cancelled"),
+        // An endpoint's own words may quote the prompt: the log names the fault, the record and the client have the words.
+        RunOutcome::Failed(RunFailure::Provider(failure)) => tracing::warn!(
+            category = "provider",
+            fault = failure.fault.as_str(),
+            status = failure.status,
+            code = failure.code,
+            "run failed"
+        ),
         RunOutcome::Failed(failure) => {
             tracing::warn!(category = failure.kind().as_str(), cause = %failure, "run failed");
         }

@@ -198,7 +198,7 @@ impl<'a> Engine<'a> {
 
     fn model_failed(&mut self, cycle: ModelCycle, failure: ProviderFailure) -> Halt {
         let failed = cycle.fail(failure);
-        tracing::warn!(
+        tracing::debug!(
             provider_call_index = self.provider_call_index,
             fault = failed.failure.fault.as_str(),
             status = failed.failure.status,

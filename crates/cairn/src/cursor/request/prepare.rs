@@ -196,6 +196,11 @@ async fn base_revision(
 ) -> Result<RevisionId, RunFailure> {
     let store = &context.services.store;
     if state.roots.is_empty() {
+        if !state.turns.is_empty() || !state.pending.is_empty() {
+            return Err(protocol(
+                "the conversation state has turns but no messages; start a new conversation",
+            ));
+        }
         return Ok(store.empty_revision(conversation).await?);
     }
     let digest = Frontier::digest_of(&state.roots);
