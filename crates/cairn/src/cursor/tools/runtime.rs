@@ -260,6 +260,14 @@ impl ToolRuntime {
         now_ms: u64,
     ) -> Result<Vec<Effect>, ToolProtocolError> {
         let exec_id = message.id;
+        // A hook speaks after the exit that settled its command: it is no second result. [sdk]
+        if is_hook_context(&message) && matches!(self.issued(exec_id)?, None | Some(Exec::Finished(_))) {
+            tracing::debug!(
+                exec_id,
+                "a hook's context came after the command's result and is left out"
+            );
+            return Ok(Vec::new());
+        }
         match self.exec(exec_id)? {
             Exec::Live(call) => {
                 let call = call.clone();
@@ -635,6 +643,14 @@ fn tool_error(call: &CallId, text: String) -> ToolResult {
         content: text.into(),
         is_error: true,
     }
+}
+
+fn is_hook_context(message: &ExecClientMessage) -> bool {
+    matches!(
+        &message.message,
+        Some(exec_client_message::Message::ShellStream(stream))
+            if matches!(stream.event, Some(shell_stream::Event::HookContext(_)))
+    )
 }
 
 /// What a background command put out, and whether it has ended.
