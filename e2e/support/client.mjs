@@ -4,7 +4,7 @@ import { once } from "node:events";
 import path from "node:path";
 
 const RUN_TIMEOUT_MS = 90_000;
-const CLOSE_TIMEOUT_MS = 15_000;
+const CLOSE_TIMEOUT_MS = 30_000;
 
 export class Client {
   /** Errors that the client raised where nobody waited for them. */

@@ -10,7 +10,7 @@ import { Cairn } from "./cairn.mjs";
 import { ChatEndpoint } from "./chat_endpoint.mjs";
 import { Client } from "./client.mjs";
 
-const APPEAR_TIMEOUT_MS = 15_000;
+const APPEAR_TIMEOUT_MS = 30_000;
 const CLIENT_KEY = "client-key-of-the-scenario";
 const ENDPOINT_KEY = "sk-CANARY-of-the-scenario";
 
