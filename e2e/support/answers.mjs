@@ -29,15 +29,18 @@ function stream(deltas, finish, usage) {
 
 const usageOf = (usage) => ({ prompt_tokens: 100, completion_tokens: 10, total_tokens: 110, ...usage });
 
-/** An answer in text; pieces become one chunk each. */
-export function text(pieces, { usage } = {}) {
+/** An answer in text; pieces become one chunk each. Pieces of `reasoning` come before it. */
+export function text(pieces, { reasoning = [], usage } = {}) {
   const list = Array.isArray(pieces) ? pieces : [pieces];
-  return sse(stream(list.map((content) => ({ content })), "stop", usageOf(usage)));
+  return sse(stream([...thinking(reasoning), ...list.map((content) => ({ content }))], "stop", usageOf(usage)));
 }
 
-/** Tool calls `{id, name, arguments}`; arguments are an object or raw text. Text may come before them. */
-export function calls(list, { before, usage } = {}) {
-  const deltas = before === undefined ? [] : [{ content: before }];
+const thinking = (pieces) => pieces.map((reasoning_content) => ({ reasoning_content }));
+
+/** Tool calls `{id, name, arguments}`; arguments are an object or raw text. Reasoning and text may come before them. */
+export function calls(list, { before, reasoning = [], usage } = {}) {
+  const deltas = thinking(reasoning);
+  if (before !== undefined) deltas.push({ content: before });
   list.forEach((call, index) => {
     const argumentText = typeof call.arguments === "string" ? call.arguments : JSON.stringify(call.arguments);
     const middle = Math.floor(argumentText.length / 2);
@@ -70,6 +73,14 @@ export const cutBefore = (answer, mark) => ({ ...answer, body: upTo(answer.body,
 
 /** The answer up to the first occurrence of `mark`, then a clean end of the body: no terminal event. */
 export const endBefore = (answer, mark) => ({ ...answer, body: upTo(answer.body, mark), ending: "clean" });
+
+/** The same answer in pieces of so many bytes, wherever that cuts a character, a line or an event. */
+export function inPiecesOf(bytes, answer) {
+  const whole = Buffer.from(answer.body, "utf8");
+  const pieces = [];
+  for (let at = 0; at < whole.length; at += bytes) pieces.push(whole.subarray(at, at + bytes));
+  return { ...answer, pieces, ending: "pieces" };
+}
 
 /** The connection is closed before any byte of an answer. */
 export const cutBeforeHeaders = () => ({ ending: "cut-before-headers" });

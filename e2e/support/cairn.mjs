@@ -4,7 +4,7 @@ import { once } from "node:events";
 import fs from "node:fs";
 import path from "node:path";
 
-const START_TIMEOUT_MS = 15_000;
+const START_TIMEOUT_MS = 30_000;
 const STOP_TIMEOUT_MS = 10_000;
 
 export class Cairn {
@@ -15,16 +15,17 @@ export class Cairn {
 
   /**
    * Starts the binary and waits until it listens.
-   * `folder` is a scratch folder; `dataDir` holds the database; `models` are tables of the configuration contract.
+   * `folder` is a scratch folder; `dataDir` holds the database; `models` are tables of the configuration contract;
+   * `port` 0 is any free one.
    */
-  static async start({ folder, dataDir, clientKey, models, environment = {} }) {
+  static async start({ folder, dataDir, clientKey, models, port = 0, environment = {} }) {
     const binary = process.env.CAIRN_BIN;
     if (!binary) throw new Error("CAIRN_BIN names no binary; start the scenarios with e2e/run");
     fs.mkdirSync(dataDir, { recursive: true });
     const config = path.join(folder, "cairn.toml");
     fs.writeFileSync(config, configuration(clientKey, models));
     const cairn = new Cairn();
-    cairn.#process = spawn(binary, ["serve", "--config", config, "--listen", "127.0.0.1:0", "--data-dir", dataDir], {
+    cairn.#process = spawn(binary, ["serve", "--config", config, "--listen", `127.0.0.1:${port}`, "--data-dir", dataDir], {
       env: { PATH: process.env.PATH, HOME: folder, RUST_BACKTRACE: "1", ...environment },
       stdio: ["ignore", "pipe", "pipe"],
     });
@@ -35,6 +36,10 @@ export class Cairn {
 
   get url() {
     return this.#url;
+  }
+
+  get port() {
+    return Number(new URL(this.#url).port);
   }
 
   /** Asks the process to stop and waits for its end. */

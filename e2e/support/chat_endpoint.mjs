@@ -12,6 +12,7 @@ export class ChatEndpoint {
   faults = [];
   #answers = [];
   #fallback;
+  #reset;
   #server;
   #key;
 
@@ -40,6 +41,14 @@ export class ChatEndpoint {
   /** Answers every request that no queued answer is left for. */
   otherwise(answer) {
     this.#fallback = answer;
+  }
+
+  /**
+   * Says that the next request may differ from the one before it in the members `except` ("instructions" is message 0), and
+   * that it extends request `base` instead of the one before it. Whatever else moves is still a fault.
+   */
+  allowReset({ base, except = [] }) {
+    this.#reset = { base, except };
   }
 
   /** Answers that no request has taken yet. */
@@ -86,8 +95,10 @@ export class ChatEndpoint {
       return;
     }
     for (const problem of dialectProblems(entry.json)) fault(problem);
-    const before = this.requests[number - 2];
-    if (before?.json !== undefined) for (const problem of extensionProblems(before, entry)) fault(problem);
+    const reset = this.#reset;
+    this.#reset = undefined;
+    const before = this.requests[reset?.base ?? number - 2];
+    if (before?.json !== undefined) for (const problem of extensionProblems(before, entry, reset?.except)) fault(problem);
   }
 }
 
@@ -138,21 +149,25 @@ export function dialectProblems(body) {
   return problems;
 }
 
-/** What keeps the later request from being an exact extension of the earlier one. A retry may be equal to it. */
-export function extensionProblems(earlier, later) {
+/**
+ * What keeps the later request from being an exact extension of the earlier one. A retry may be equal to it. Members named
+ * in `except` may differ; "instructions" stands for message 0.
+ */
+export function extensionProblems(earlier, later, except = []) {
   const problems = [];
-  for (const [key, text] of earlier.rest) {
-    if (later.rest.get(key) !== text) problems.push(`changes ${key}: ${clip(text)} became ${clip(later.rest.get(key) ?? "absent")}`);
+  const keys = (request) => [...request.rest.keys()].filter((key) => !except.includes(key));
+  for (const key of keys(earlier)) {
+    const [was, is] = [earlier.rest.get(key), later.rest.get(key)];
+    if (is !== was) problems.push(`changes ${key}: ${clip(was)} became ${clip(is ?? "absent")}`);
   }
-  for (const key of later.rest.keys()) if (!earlier.rest.has(key)) problems.push(`adds ${key}`);
-  if ([...earlier.rest.keys()].join() !== [...later.rest.keys()].join()) problems.push("orders its members otherwise");
+  for (const key of keys(later)) if (!earlier.rest.has(key)) problems.push(`adds ${key}`);
+  if (keys(earlier).join() !== keys(later).join()) problems.push("orders its members otherwise");
   if (later.messages.length < earlier.messages.length) {
     problems.push(`has ${later.messages.length} messages after ${earlier.messages.length}`);
   }
   earlier.messages.slice(0, later.messages.length).forEach((message, index) => {
-    if (later.messages[index] !== message) {
-      problems.push(`rewrites message ${index}: ${clip(message)} became ${clip(later.messages[index])}`);
-    }
+    if (later.messages[index] === message || (index === 0 && except.includes("instructions"))) return;
+    problems.push(`rewrites message ${index}: ${clip(message)} became ${clip(later.messages[index])}`);
   });
   return problems;
 }
@@ -167,6 +182,16 @@ async function play(answer, request, response) {
   response.writeHead(answer.status, answer.headers);
   if (answer.ending === "clean") {
     response.end(answer.body);
+    return;
+  }
+  if (answer.ending === "pieces") {
+    request.socket.setNoDelay(true);
+    for (const piece of answer.pieces) {
+      await new Promise((resolve) => response.write(piece, resolve));
+      // A turn of the event loop keeps the pieces apart on the wire.
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    response.end();
     return;
   }
   await new Promise((resolve) => response.write(answer.body, resolve));

@@ -4,7 +4,7 @@ import { once } from "node:events";
 import path from "node:path";
 
 const RUN_TIMEOUT_MS = 90_000;
-const CLOSE_TIMEOUT_MS = 15_000;
+const CLOSE_TIMEOUT_MS = 30_000;
 
 export class Client {
   /** Errors that the client raised where nobody waited for them. */
@@ -16,7 +16,7 @@ export class Client {
   #output = "";
 
   /** Opens an agent, or resumes the one whose id is given. Rejects with the client's own error. */
-  static async open({ url, key, home, workspace, model = "default", resume, settingSources = ["project"], mcpServers, agents }) {
+  static async open({ url, key, home, workspace, model = "default", resume, settingSources = ["project"], mcpServers, customTools = false }) {
     const client = new Client();
     client.#child = fork(path.join(import.meta.dirname, "driver.mjs"), {
       cwd: workspace,
@@ -31,12 +31,12 @@ export class Client {
     try {
       const { agentId } = await client.#ask("open", {
         apiKey: key,
-        model: { id: model },
+        model: modelOf(model),
         cwd: workspace,
         resume,
         settingSources,
         mcpServers,
-        agents,
+        customTools,
       });
       client.agentId = agentId;
     } catch (error) {
@@ -46,17 +46,24 @@ export class Client {
     return client;
   }
 
-  /** Starts a run. */
-  async send(text, { mode, images } = {}) {
+  /** Starts a run. `model` is an id or `{id, params}`; images are `{data, mimeType}` with the data in base64. */
+  async send(text, { mode, model, images } = {}) {
     const run = new Run(this.#next++, (operation, input) => this.#ask(operation, input));
     this.#runs.set(run.number, run);
-    await this.#ask("send", { run: run.number, text, mode, images });
+    await this.#ask("send", { run: run.number, text, mode, model: model && modelOf(model), images });
     return run;
   }
 
   /** Sends and waits for the end of the run. */
   async turn(text, options) {
     return (await this.send(text, options)).ended();
+  }
+
+  /** Ends the process without a chance to tidy up. */
+  async kill() {
+    const exit = once(this.#child, "exit");
+    this.#child.kill("SIGKILL");
+    await exit;
   }
 
   /** Lets the client tidy up and ends its process; one that does not end by itself is killed, which is an error. */
@@ -101,6 +108,8 @@ export class Client {
     for (const run of this.#runs.values()) run.receive({ kind: "ended", status: "lost", error: error.message });
   }
 }
+
+const modelOf = (model) => (typeof model === "string" ? { id: model } : model);
 
 /** One run as the client shows it. */
 export class Run {

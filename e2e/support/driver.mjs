@@ -14,15 +14,25 @@ const plain = (error) => ({ name: error?.name ?? "Error", message: error?.messag
 process.on("unhandledRejection", (error) => tell({ kind: "stray", error: plain(error) }));
 process.on("uncaughtException", (error) => tell({ kind: "stray", error: plain(error) }));
 
-async function open({ apiKey, model, cwd, resume, settingSources, mcpServers, agents }) {
-  const options = { apiKey, model, mcpServers, agents, local: { cwd, settingSources } };
+/** A tool that the client's host offers by itself, without a server. */
+const CUSTOM_TOOLS = {
+  add: {
+    description: "Adds two numbers.",
+    inputSchema: { type: "object", properties: { a: { type: "number" }, b: { type: "number" } }, required: ["a", "b"] },
+    execute: ({ a, b }) => `the sum is ${a + b}`,
+  },
+};
+
+async function open({ apiKey, model, cwd, resume, settingSources, mcpServers, customTools }) {
+  const local = { cwd, settingSources, ...(customTools && { customTools: CUSTOM_TOOLS }) };
+  const options = { apiKey, model, mcpServers, local };
   agent = resume ? await Agent.resume(resume, options) : await Agent.create(options);
   return { agentId: agent.agentId };
 }
 
-async function send({ run: number, text, mode, images }) {
+async function send({ run: number, text, mode, model, images }) {
   const message = images ? { text, images } : text;
-  const options = { ...(mode && { mode }), onDelta: ({ update }) => tell({ kind: "update", run: number, update }) };
+  const options = { ...(mode && { mode }), ...(model && { model }), onDelta: ({ update }) => tell({ kind: "update", run: number, update }) };
   let run;
   try {
     run = await agent.send(message, options);

@@ -4,7 +4,7 @@ import { call, calls, hold, text } from "../support/answers.mjs";
 import { scenario } from "../support/scenario.mjs";
 
 scenario("a stop in the middle of the text ends the provider call and the next turn works", {}, async (scene) => {
-  const held = hold(text(["the beginning ", "the end"]), '"the end"');
+  const held = hold(text(["beginning-of-the-stopped ", "end-of-the-stopped"]), '"end-of-the-stopped"');
   scene.endpoint.script(text("before"), held, text("after"));
   await scene.client.turn("First");
   const run = await scene.client.send("Second");
@@ -14,7 +14,8 @@ scenario("a stop in the middle of the text ends the provider call and the next t
   await held.closed;
   const next = await scene.client.turn("Third");
   assert.equal(next.text, "after", next.error);
-  assert.ok(!scene.endpoint.requests.at(-1).text.includes("the end"));
+  assert.ok(!scene.endpoint.requests.at(-1).text.includes("of-the-stopped"), "nothing of a stopped answer is history");
+  assert.deepEqual(scene.userTexts().filter((content) => /First|Second|Third/.test(content)).length, 3);
 });
 
 scenario("a stop while arguments stream runs nothing", {}, async (scene) => {
@@ -45,6 +46,10 @@ scenario("a stop during a command leaves a history that every endpoint takes", {
   assert.equal((await run.ended()).status, "cancelled");
   const next = await scene.client.turn("Something else.");
   assert.equal(next.text, "after", next.error);
+  assert.deepEqual(scene.resultOrder(), ["call_quick", "call_slow"]);
+  const { call_quick: quick, call_slow: slow } = scene.results();
+  assert.match(quick, /quick|interrupted this call/);
+  assert.match(slow, /interrupted this call/);
   // Pairing and extension are checked by the endpoint; a fresh server must come to the same history.
   await scene.restart({ emptyData: true });
   scene.endpoint.script(text("still fine"));

@@ -3,20 +3,23 @@ import assert from "node:assert/strict";
 import { call, cutBefore, cutBeforeHeaders, endBefore, finishing, status, text } from "../support/answers.mjs";
 import { scenario } from "../support/scenario.mjs";
 
-/** Which Connect code a fault of the endpoint ends the run with. */
-const PROVIDER_FAILURE = /^\[unavailable\] \S/;
+/** What the client keeps of a fault that may pass by itself: the Connect code and the message. */
+const PASSING = /^\[unavailable\] model "default": \S/;
+/** What it keeps of one that needs a mend: title and detail. */
+const LASTING = /^The model endpoint \w[^.]*\. model "default": \S/;
 
 /**
  * A good turn, then the failing one, then a good one whose body extends all before it and holds nothing of the failure.
  * `fresh` asks a server that knows only what the client holds: it must come to the very same history.
  */
-async function failsOnce(scene, { answers, expected = /\S/, never, fresh = false }) {
+async function failsOnce(scene, { answers, kind = PASSING, expected = /\S/, never, fresh = false }) {
   scene.endpoint.script(text("good one"));
   assert.equal((await scene.client.turn("First")).text, "good one");
   scene.endpoint.script(...answers);
   const failed = await scene.client.turn("Second");
   assert.equal(failed.status, "error");
-  assert.match(failed.error ?? "", PROVIDER_FAILURE);
+  assert.match(failed.error ?? "", kind);
+  assert.ok(!failed.error.includes(scene.endpointKey), "no key is shown");
   assert.match(failed.error, expected);
   assert.equal(scene.endpoint.left, 0, "the endpoint was asked as often as expected");
   assert.ok(!failed.updates.some((update) => update.type === "turn-ended"), "a failed run has no end of turn");
@@ -38,11 +41,20 @@ async function failsOnce(scene, { answers, expected = /\S/, never, fresh = false
   return failed;
 }
 
-scenario("401 is asked once and says what the endpoint said", {}, (scene) =>
-  failsOnce(scene, { answers: [status(401, "the key is not known here")], expected: /401.*the key is not known here/s, fresh: true }));
+scenario("401 is asked once, says what the endpoint said and what to mend, and shows no key", {}, (scene) =>
+  failsOnce(scene, {
+    answers: [status(401, `the key ${scene.endpointKey} is not known here`)],
+    kind: LASTING,
+    expected: /401.*is not known here.*api_key_env/s,
+    fresh: true,
+  }));
 
 scenario("400 is asked once and says what the endpoint said", {}, (scene) =>
-  failsOnce(scene, { answers: [status(400, "this model takes no such parameter")], expected: /this model takes no such parameter/ }));
+  failsOnce(scene, {
+    answers: [status(400, "this model takes no such parameter")],
+    kind: LASTING,
+    expected: /400.*this model takes no such parameter/s,
+  }));
 
 scenario("429 is waited out and asked again with the very same body", {}, async (scene) => {
   scene.endpoint.script(status(429, "slow down", { "retry-after": "1" }), text("after all"));

@@ -1,37 +1,46 @@
 // Tools: what happens on disk, what the model gets back, what the person sees.
 import assert from "node:assert/strict";
-import { call, calls, text } from "../support/answers.mjs";
+import { call, calls, hold, text } from "../support/answers.mjs";
 import { scenario } from "../support/scenario.mjs";
 
-/** One round of these calls, then a closing text; returns the finished run. */
-async function round(scene, list, prompt = "Go.") {
-  scene.endpoint.script(calls(list), text("done"));
-  const run = await scene.client.turn(prompt);
-  assert.equal(run.status, "finished", run.error);
-  assert.equal(run.text, "done");
-  return run;
-}
-
-scenario("three calls of one round, the slow one first, each get their own result", { files: { "note.txt": "the note\n" } }, async (scene) => {
-  const run = await round(scene, [
-    { id: "call_slow", name: "Shell", arguments: { command: "sleep 0.7; echo slow-output" } },
-    { id: "call_read", name: "Read", arguments: { path: scene.path("note.txt") } },
-    { id: "call_fast", name: "Shell", arguments: { command: "echo fast-output" } },
-  ]);
+scenario("three calls of one round enter the history as they end, each with its own result", { files: { "note.txt": "the note\n" } }, async (scene) => {
+  scene.endpoint.script(
+    calls([
+      // Waits until the others are known to have ended.
+      { id: "call_slow", name: "Shell", arguments: { command: "until [ -e go ]; do sleep 0.05; done; echo slow-output" } },
+      { id: "call_read", name: "Read", arguments: { path: scene.path("note.txt") } },
+      { id: "call_fast", name: "Shell", arguments: { command: "echo fast-output" } },
+    ]),
+    text("done"),
+  );
+  const run = await scene.client.send("Go.");
+  for (const id of ["call_read", "call_fast"]) {
+    await run.seen((event) => event.type === "tool_call" && event.status === "completed" && event.call_id === id);
+  }
+  assert.equal(scene.endpoint.requests.length, 1, "the model is asked again only when the whole round is over");
+  scene.write("go", "");
+  const outcome = await run.ended();
+  assert.equal(outcome.text, "done", outcome.error);
+  const shown = outcome.tools.map((tool) => tool.call);
+  assert.equal(shown.at(-1), "call_slow");
+  assert.deepEqual(scene.resultOrder(), shown, "the model sees results in the order in which they came");
   const results = scene.results();
-  assert.deepEqual(Object.keys(results).sort(), ["call_fast", "call_read", "call_slow"]);
   assert.match(results.call_slow, /slow-output/);
   assert.doesNotMatch(results.call_slow, /fast-output|the note/);
   assert.match(results.call_read, /the note/);
   assert.match(results.call_fast, /fast-output/);
-  assert.deepEqual(run.tools.map((tool) => tool.name).sort(), ["read", "shell", "shell"]);
-  assert.equal(run.tools.at(-1).call, "call_slow", "results are shown when they come");
-  assert.equal(scene.endpoint.requests.length, 2, "the model is asked again only when the whole round is over");
+  assert.deepEqual(outcome.tools.map((tool) => tool.name).sort(), ["read", "shell", "shell"]);
+  assert.equal(scene.endpoint.requests.length, 2);
+  // The order is part of the history: a server that knows nothing but the client's state must keep it.
+  await scene.restart({ emptyData: true });
+  scene.endpoint.script(text("again"));
+  assert.equal((await scene.client.turn("And now?")).text, "again");
+  assert.deepEqual(scene.resultOrder(), shown);
 });
 
 scenario("argument texts are replayed byte for byte", { files: { "b.txt": "b\n" } }, async (scene) => {
   const raw = `{ "limit" : 1,"path":${JSON.stringify(scene.path("b.txt"))} , "offset":1 }`;
-  await round(scene, [{ id: "call_raw", name: "Read", arguments: raw }]);
+  await scene.round([{ id: "call_raw", name: "Read", arguments: raw }]);
   assert.equal(scene.argumentTexts().call_raw, raw);
   await scene.restart({ emptyData: true });
   scene.endpoint.script(text("again"));
@@ -39,50 +48,8 @@ scenario("argument texts are replayed byte for byte", { files: { "b.txt": "b\n" 
   assert.equal(scene.argumentTexts().call_raw, raw);
 });
 
-scenario("Write makes a new file and replaces an old one", { files: { "old.txt": "before\n" } }, async (scene) => {
-  await round(scene, [
-    { id: "call_new", name: "Write", arguments: { path: scene.path("deep/er/new.txt"), contents: "α\nβ\n" } },
-    { id: "call_old", name: "Write", arguments: { path: scene.path("old.txt"), contents: "after\n" } },
-  ]);
-  assert.equal(scene.read("deep/er/new.txt"), "α\nβ\n");
-  assert.equal(scene.read("old.txt"), "after\n");
-});
-
-scenario("StrReplace changes the one place and nothing else", { files: { "a.txt": "one\ntwo\nthree\n", "crlf.txt": "one\r\ntwo\r\nthree\r\n" } }, async (scene) => {
-  const run = await round(scene, [
-    { id: "call_lf", name: "StrReplace", arguments: { path: scene.path("a.txt"), old_string: "two", new_string: "2\n2½" } },
-    { id: "call_crlf", name: "StrReplace", arguments: { path: scene.path("crlf.txt"), old_string: "two\nthree", new_string: "2\n3" } },
-  ]);
-  assert.equal(scene.read("a.txt"), "one\n2\n2½\nthree\n");
-  assert.equal(scene.read("crlf.txt"), "one\r\n2\r\n3\r\n", "the file keeps its line ends");
-  assert.deepEqual(run.tools.map((tool) => [tool.name, tool.result.status]), [
-    ["edit", "success"],
-    ["edit", "success"],
-  ]);
-});
-
-scenario("StrReplace without exactly one match fails, tells so and leaves the file alone", { files: { "a.txt": "x\nx\n" } }, async (scene) => {
-  await round(scene, [
-    { id: "call_twice", name: "StrReplace", arguments: { path: scene.path("a.txt"), old_string: "x", new_string: "y" } },
-    { id: "call_never", name: "StrReplace", arguments: { path: scene.path("a.txt"), old_string: "z", new_string: "y" } },
-    { id: "call_lost", name: "StrReplace", arguments: { path: scene.path("lost.txt"), old_string: "z", new_string: "y" } },
-  ]);
-  assert.equal(scene.read("a.txt"), "x\nx\n");
-  assert.ok(!scene.exists("lost.txt"));
-  const results = scene.results();
-  assert.equal(new Set(Object.values(results)).size, 3, "each failure says what it is");
-});
-
-scenario("two edits of one file in one round both land", { files: { "a.txt": "one\ntwo\n" } }, async (scene) => {
-  await round(scene, [
-    { id: "call_1", name: "StrReplace", arguments: { path: scene.path("a.txt"), old_string: "one", new_string: "1" } },
-    { id: "call_2", name: "StrReplace", arguments: { path: scene.path("a.txt"), old_string: "two", new_string: "2" } },
-  ]);
-  assert.equal(scene.read("a.txt"), "1\n2\n");
-});
-
 scenario("a failing command gives its output and its exit code to the model", {}, async (scene) => {
-  const run = await round(scene, [{ id: "call_bad", name: "Shell", arguments: { command: "echo to-out; echo to-err >&2; exit 3" } }]);
+  const run = await scene.round([{ id: "call_bad", name: "Shell", arguments: { command: "echo to-out; echo to-err >&2; exit 3" } }]);
   const result = scene.results().call_bad;
   assert.match(result, /to-out/);
   assert.match(result, /to-err/);
@@ -90,17 +57,92 @@ scenario("a failing command gives its output and its exit code to the model", {}
   assert.equal(run.tools[0].result.value.exitCode, 3);
 });
 
-scenario("a command that outlives its time goes on in the background", {}, async (scene) => {
-  const started = Date.now();
-  await round(scene, [{ id: "call_long", name: "Shell", arguments: { command: "echo began; sleep 30", block_until_ms: 300 } }]);
-  assert.ok(Date.now() - started < 15_000, "the run does not wait for the command");
+scenario("a command that outlives its time goes on in the background of the run", {}, async (scene) => {
+  const command = "echo began; until [ -e stop ]; do sleep 0.05; done; echo ended > stopped";
+  const held = hold(text("done"), "data: ");
+  scene.endpoint.script(call("call_long", "Shell", { command, block_until_ms: 300 }), held);
+  const run = await scene.client.send("Go.");
+  await held.reached;
   assert.match(scene.results().call_long, /background/i);
+  assert.match(scene.results().call_long, /began/);
+  assert.ok(!scene.exists("stopped"), "the round did not wait for the command");
+  // The client stops what runs in its background when the run ends, so that the command must end before it.
+  scene.write("stop", "");
+  await scene.appears("stopped");
+  held.release();
+  assert.equal((await run.ended()).text, "done");
+  // After a command in the background the client's process does not end by itself.
+  await scene.client.kill();
+});
+
+scenario("a failing shell says so and the next command works: unknown program, signal, missing folder", {
+  // The client starts a shell in a folder that does not exist and lets the error go unhandled.
+  stray: /ENOENT|EPIPE/,
+}, async (scene) => {
+  await scene.round([{ id: "call_unknown", name: "Shell", arguments: { command: "no-such-program-here" } }]);
+  assert.match(scene.results().call_unknown, /Exit code: 127/);
+  await scene.round([{ id: "call_nowhere", name: "Shell", arguments: { command: "echo hello", working_directory: scene.path("nowhere") } }]);
+  assert.doesNotMatch(scene.results().call_nowhere, /hello|Exit code: 0/);
+  await scene.round([{ id: "call_after", name: "Shell", arguments: { command: "echo alive" } }]);
+  assert.match(scene.results().call_after, /alive/);
+});
+
+scenario("a result of 300 kB is cut once and stays as it was cut", { files: { "big.txt": `${"0123456789 line\n".repeat(20_000)}` } }, async (scene) => {
+  const last = "the-last-line-of-the-output";
+  await scene.round([
+    { id: "call_read", name: "Read", arguments: { path: scene.path("big.txt") } },
+    { id: "call_shell", name: "Shell", arguments: { command: `cat big.txt; echo ${last}` } },
+  ]);
+  const { call_read: read, call_shell: shell } = scene.results();
+  for (const result of [read, shell]) assert.ok(result.length > 20_000 && result.length < 150_000, `${result.length} characters`);
+  assert.ok(shell.includes(last), "the end of a command's output is kept");
+  await scene.restart({ emptyData: true });
+  scene.endpoint.script(text("again"));
+  assert.equal((await scene.client.turn("And now?")).text, "again");
+  assert.deepEqual(scene.results(), { call_read: read, call_shell: shell });
+});
+
+scenario("a model that gives every call the same id gets ids that differ and never change", { files: { "a.txt": "alpha\n", "b.txt": "beta\n" } }, async (scene) => {
+  const same = (...names) => calls(names.map((name) => ({ id: "functions.Read:0", name: "Read", arguments: { path: scene.path(name) } })));
+  scene.endpoint.script(same("a.txt"), same("b.txt", "a.txt"), text("done"));
+  assert.equal((await scene.client.turn("Go.")).text, "done");
+  await scene.restart({ emptyData: true });
+  scene.endpoint.script(same("b.txt"), text("again"));
+  assert.equal((await scene.client.turn("Once more.")).text, "again");
+  const results = Object.values(scene.results());
+  assert.equal(results.length, 4);
+  assert.deepEqual([results.filter((result) => /alpha/.test(result)).length, results.filter((result) => /beta/.test(result)).length], [2, 2]);
+});
+
+scenario("a hook of the workspace adds to one command and denies another", {
+  files: {
+    ".cursor/hooks.json": JSON.stringify({
+      version: 1,
+      hooks: { beforeShellExecution: [{ command: "./judge.sh" }], postToolUse: [{ command: "./add.sh" }] },
+    }),
+  },
+}, async (scene) => {
+  scene.write("judge.sh", `#!/bin/sh
+if grep -q forbidden; then echo '{"permission":"deny","user_message":"not in this house"}'
+else echo '{"permission":"allow","continue":true}'; fi
+`, { mode: 0o755 });
+  scene.write("add.sh", `#!/bin/sh
+cat > /dev/null
+echo '{"additional_context":"words of the hook"}'
+`, { mode: 0o755 });
+  await scene.round([
+    { id: "call_fine", name: "Shell", arguments: { command: "echo fine" } },
+    { id: "call_denied", name: "Shell", arguments: { command: "echo forbidden > trace" } },
+  ]);
+  assert.match(scene.results().call_fine, /fine/);
+  assert.match(scene.results().call_denied, /not in this house/);
+  assert.ok(!scene.exists("trace"));
 });
 
 scenario("Read, Grep, Glob, Delete and TodoWrite answer", {
   files: { "src/a.js": "alpha\nneedle one\nomega\n", "src/b.js": "needle two\n", "src/c.md": "needle three\n", "gone.txt": "gone\n" },
 }, async (scene) => {
-  const run = await round(scene, [
+  const run = await scene.round([
     { id: "call_read", name: "Read", arguments: { path: scene.path("src/a.js"), offset: 2, limit: 1 } },
     { id: "call_none", name: "Read", arguments: { path: scene.path("nowhere.txt") } },
     { id: "call_grep", name: "Grep", arguments: { pattern: "needle", path: scene.path("src"), glob: "*.js" } },
@@ -126,7 +168,7 @@ scenario("Read, Grep, Glob, Delete and TodoWrite answer", {
 });
 
 scenario("an unknown tool is a result for the model and the run goes on", {}, async (scene) => {
-  await round(scene, [{ id: "call_odd", name: "LaunchRocket", arguments: { to: "moon" } }]);
+  await scene.round([{ id: "call_odd", name: "LaunchRocket", arguments: { to: "moon" } }]);
   assert.match(scene.results().call_odd, /LaunchRocket/);
 });
 
@@ -140,7 +182,7 @@ scenario("many rounds, a restart in between, and every body extends the one befo
   assert.equal(first.text, "first done", first.error);
   assert.equal(first.shown, "Let me look.first done");
   await scene.restart({ emptyData: true });
-  await round(scene, [{ id: "call_3", name: "Shell", arguments: { command: "echo three" } }], "Once more.");
+  await scene.round([{ id: "call_3", name: "Shell", arguments: { command: "echo three" } }], "Once more.");
   assert.equal(scene.endpoint.requests.length, 5);
   const results = scene.results();
   assert.match(results.call_2, /two/);

@@ -1,6 +1,6 @@
 // Turns without tools: what is shown, what the endpoint gets, and what survives a restart.
 import assert from "node:assert/strict";
-import { text } from "../support/answers.mjs";
+import { call, inPiecesOf, text } from "../support/answers.mjs";
 import { scenario } from "../support/scenario.mjs";
 
 /** Text of a user message, whether plain or in parts. */
@@ -18,6 +18,30 @@ scenario("an answer in text is shown as it comes, with the usage that the endpoi
   assert.equal(ended.usage.outputTokens, 7);
   assert.equal(scene.body(0).model, "scripted");
   assert.match(contentOf(scene.body(0).messages.at(-1)), /Say hello\./);
+});
+
+scenario("text, reasoning and arguments arrive whole however the stream is cut", {}, async (scene) => {
+  const contents = "naïve — 世界 🌍\n";
+  scene.endpoint.script(
+    inPiecesOf(1, call("call_1", "Write", { path: scene.path("a.txt"), contents }, { reasoning: ["думаю 🤔"], before: "Ich schäle 🍎 " })),
+    inPiecesOf(3, text(["fertig ✅", "🏁"])),
+  );
+  const run = await scene.client.turn("Go.");
+  assert.equal(run.text, "fertig ✅🏁", run.error);
+  assert.equal(run.shown, "Ich schäle 🍎 fertig ✅🏁");
+  assert.equal(scene.read("a.txt"), contents);
+  assert.equal(scene.body(1).messages.find((message) => message.role === "assistant").reasoning_content, "думаю 🤔");
+});
+
+scenario("an answer of 200 kB is shown whole and kept whole", {}, async (scene) => {
+  const pieces = Array.from({ length: 2000 }, (_, index) => `${index} `.padEnd(100, "·x"));
+  const whole = pieces.join("");
+  scene.endpoint.script(text(pieces), text("two"));
+  const run = await scene.client.turn("Write much.");
+  assert.equal(run.shown, whole);
+  await scene.restart({ emptyData: true });
+  assert.equal((await scene.client.turn("And now?")).text, "two");
+  assert.equal(scene.body(1).messages.find((message) => message.role === "assistant").content, whole);
 });
 
 scenario("every turn extends the one before", {}, async (scene) => {

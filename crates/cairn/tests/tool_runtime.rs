@@ -297,6 +297,34 @@ fn an_exec_that_is_closed_without_a_result_is_a_tool_error() {
     assert_eq!(tools.exec_control(close(1), 3), Ok(Vec::new()));
 }
 
+/// A hook's words come after the exit that settles the call, and so perhaps after its round. [sdk]
+#[test]
+fn what_a_hook_adds_after_the_exit_of_a_command_is_no_second_result() {
+    let mut tools = runtime();
+    let hook = || {
+        let context = pb::HookAdditionalContext {
+            hook_event_name: "postToolUse".into(),
+            content: "words".into(),
+        };
+        shell(
+            1,
+            shell_stream::Event::HookContext(pb::ShellStreamHookContext {
+                hook_additional_contexts: vec![context],
+            }),
+        )
+    };
+    tools
+        .execute(&call("a", "Shell", r#"{"command":"ls"}"#), 1)
+        .unwrap();
+    assert_eq!(tools.exec_message(hook(), 2), Ok(Vec::new()));
+    result(&tools.exec_message(exit(1, 0), 3).unwrap());
+    assert_eq!(tools.exec_message(hook(), 4), Ok(Vec::new()));
+    tools.round_ended();
+    assert_eq!(tools.exec_message(hook(), 5), Ok(Vec::new()));
+    // Only the hook's: a second exit still breaks the protocol.
+    assert!(tools.exec_message(exit(1, 0), 6).is_err());
+}
+
 #[test]
 fn an_unknown_tool_is_an_error_that_the_model_sees() {
     let mut tools = runtime();

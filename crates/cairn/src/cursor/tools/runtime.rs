@@ -642,9 +642,13 @@ fn tool_error(call: &CallId, text: String) -> ToolResult {
     }
 }
 
-/// Whether the message is an event of a command that this version does not know.
+/// Whether the message is what a hook adds to a command, or an event of a command that this version does not know.
 fn adds_nothing(message: Option<&exec_client_message::Message>) -> bool {
-    matches!(message, Some(exec_client_message::Message::ShellStream(stream)) if stream.event.is_none())
+    matches!(
+        message,
+        Some(exec_client_message::Message::ShellStream(stream))
+            if matches!(stream.event, None | Some(shell_stream::Event::HookContext(_)))
+    )
 }
 
 /// What a background command put out, and whether it has ended.

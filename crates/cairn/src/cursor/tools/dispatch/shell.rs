@@ -29,7 +29,7 @@ pub(super) fn advance(
     elapsed_ms: u64,
 ) -> Progress {
     let delta = match event {
-        None | Some(Event::Start(_)) => None,
+        None | Some(Event::Start(_) | Event::HookContext(_)) => None,
         Some(Event::Stdout(out)) => {
             run.output.stdout.push(&out.data);
             run.output.interleaved.push(&out.data);

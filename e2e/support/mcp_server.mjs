@@ -1,0 +1,40 @@
+// A small MCP server over stdio, as a person might have configured one: a tool that answers and one that fails.
+import readline from "node:readline";
+
+const TOOLS = [
+  {
+    name: "look_up",
+    description: "Looks a word up.",
+    inputSchema: {
+      type: "object",
+      properties: { word: { type: "string", description: "The word." }, limit: { type: "integer", minimum: 1, maximum: 9 } },
+      required: ["word"],
+    },
+  },
+  { name: "always.fails", description: "Fails.", inputSchema: { type: "object", properties: {} } },
+];
+
+function answer(method, params) {
+  if (method === "initialize") {
+    return {
+      protocolVersion: params.protocolVersion,
+      capabilities: { tools: {} },
+      serverInfo: { name: "dictionary", version: "1" },
+      instructions: "Look words up before you guess.",
+    };
+  }
+  if (method === "tools/list") return { tools: TOOLS };
+  if (method === "tools/call" && params.name === "look_up") {
+    return { content: [{ type: "text", text: `${params.arguments.word} means lighthouse; arguments ${JSON.stringify(params.arguments)}` }] };
+  }
+  if (method === "tools/call") return { isError: true, content: [{ type: "text", text: "the dictionary is shut" }] };
+  return undefined;
+}
+
+readline.createInterface({ input: process.stdin }).on("line", (line) => {
+  const { id, method, params } = JSON.parse(line);
+  if (id === undefined) return;
+  const result = answer(method, params);
+  const reply = result === undefined ? { error: { code: -32601, message: `no method ${method}` } } : { result };
+  process.stdout.write(`${JSON.stringify({ jsonrpc: "2.0", id, ...reply })}\n`);
+});
