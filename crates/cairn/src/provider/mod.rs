@@ -12,6 +12,7 @@ mod fault;
 mod json;
 mod openai;
 pub mod openai_chat;
+pub mod openai_responses;
 mod options;
 mod port;
 mod redact;
