@@ -19,7 +19,9 @@ use cairn::config::{Api, ModelConfig};
 use cairn::model::{HistoryItem, Latency, ModelSpec, ProviderFault};
 use cairn::provider::{Provider, ProviderRouter, StopReason};
 use model_events::{answer, call, failure};
-use provider_input::{assistant, chat_model, invocation, request, request_of, result, said, spec, user};
+use provider_input::{
+    assistant, chat_model, invocation, request, request_of, responses_model, result, said, spec, user,
+};
 
 fn scripted_model() -> ModelConfig {
     ModelConfig {
@@ -100,6 +102,30 @@ fn a_bad_configuration_names_the_key_and_never_the_value() {
     check(chat_model("ftp://host/v1", ""), "base_url", "http:// or https://");
     check(
         chat_model("http://host/v1/chat/completions", ""),
+        "base_url",
+        "must end before",
+    );
+    for (options, key, problem) in [
+        (
+            "reasoning_summary = 'long'",
+            "options.reasoning_summary",
+            "none, auto, concise, detailed",
+        ),
+        (
+            "include_usage = true",
+            "options.include_usage",
+            "is no option of this API",
+        ),
+        (
+            "extra_body = { previous_response_id = 'r' }",
+            "options.extra_body.previous_response_id",
+            "set by cairn",
+        ),
+    ] {
+        check(responses_model(url, options), key, problem);
+    }
+    check(
+        responses_model("http://host/v1/responses/", ""),
         "base_url",
         "must end before",
     );

@@ -58,7 +58,10 @@ impl EndpointError {
         Self {
             status,
             code,
-            kind: scalar(error.get("type")).or_else(|| scalar(error.get("status"))),
+            // An error event of the Responses API names only itself there.
+            kind: scalar(error.get("type"))
+                .filter(|kind| kind != "error")
+                .or_else(|| scalar(error.get("status"))),
             message: words(error),
         }
     }
@@ -116,6 +119,27 @@ impl Endpoint {
         }
     }
 
+    /// The failure that an error event inside a stream stands for; `data` is the event's data.
+    pub(crate) fn failure_in_stream(&self, data: &str) -> ProviderFailure {
+        let error = match serde_json::from_str::<Value>(data) {
+            Ok(document) => EndpointError::from_document(&document)
+                .unwrap_or_else(|| EndpointError::from_value(&document)),
+            Err(_) => EndpointError {
+                message: data.to_owned(),
+                ..EndpointError::default()
+            },
+        };
+        self.failure_of(&error)
+    }
+
+    /// The failure of an answer that breaks its API's own rules. `text` says which, without a full stop.
+    pub(crate) fn malformed(&self, text: &str) -> ProviderFailure {
+        self.failure(
+            ProviderFault::Malformed,
+            &format!("the endpoint's answer breaks its API: {text}"),
+        )
+    }
+
     /// A failure that cairn itself words. `text` is a sentence without its full stop.
     pub(crate) fn failure(&self, fault: ProviderFault, text: &str) -> ProviderFailure {
         let text = self.redactor.clean(text, MAX_WORDS);
@@ -135,8 +159,11 @@ fn classify(error: &EndpointError) -> ProviderFault {
         (Some(code), _) => code,
         (None, status) => fault_of_words(error.status, &error.message.to_ascii_lowercase())
             .or(status)
-            // An error within a stream that says nothing of its kind is most often a broken upstream.
-            .unwrap_or(ProviderFault::Unavailable),
+            .unwrap_or(match error.kind.as_deref() {
+                Some("invalid_request_error") => ProviderFault::InvalidRequest,
+                // An error within a stream that says nothing of its kind is most often a broken upstream.
+                _ => ProviderFault::Unavailable,
+            }),
     }
 }
 
@@ -175,7 +202,10 @@ fn fault_of_code(code: &str) -> Option<ProviderFault> {
         }
         "permission_error" | "permission_denied" => ProviderFault::Permission,
         "model_not_found" | "not_found_error" => ProviderFault::NotFound,
-        "content_filter" | "content_policy_violation" => ProviderFault::Filtered,
+        "invalid_prompt" | "invalid_encrypted_content" | "data_residency_mismatch" => {
+            ProviderFault::InvalidRequest
+        }
+        "content_filter" | "content_policy_violation" | "bio_policy" => ProviderFault::Filtered,
         _ => return None,
     })
 }

@@ -3,11 +3,16 @@
 //! Owns requests to endpoints and the strict reading of their streams. Must never know: the store, a client's
 //! events, or how a tool is executed.
 
+mod arguments;
+mod blocks;
 mod call;
 mod endpoint;
 mod event;
 mod fault;
+mod json;
+mod openai;
 pub mod openai_chat;
+pub mod openai_responses;
 mod options;
 mod port;
 mod redact;

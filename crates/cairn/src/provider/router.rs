@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use super::Provider;
 use super::openai_chat::OpenAiChat;
+use super::openai_responses::OpenAiResponses;
 use super::scripted::Scripted;
 use crate::config::{Api, ModelConfig};
 
@@ -46,11 +47,12 @@ impl ProviderRouter {
             let provider: Arc<dyn Provider> = match model.api {
                 Api::OpenAiChat => Arc::new(OpenAiChat::new(model)?),
                 Api::Scripted => Arc::new(Scripted::new(model)?),
-                Api::OpenAiResponses | Api::Anthropic => {
+                Api::OpenAiResponses => Arc::new(OpenAiResponses::new(model)?),
+                Api::Anthropic => {
                     return Err(RouteError::new(
                         &model.id,
                         "api",
-                        "is not built into this version of cairn yet; use openai-chat or scripted",
+                        "is not built into this version of cairn yet; use openai-chat, openai-responses or scripted",
                     ));
                 }
             };

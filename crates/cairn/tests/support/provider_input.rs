@@ -141,3 +141,11 @@ pub fn result(call: &str, content: &str) -> HistoryItem {
         is_error: false,
     })
 }
+
+/// A configured openai-responses model; retries wait only briefly. `options` is TOML.
+pub fn responses_model(base_url: &str, options: &str) -> ModelConfig {
+    ModelConfig {
+        api: Api::OpenAiResponses,
+        ..chat_model(base_url, options)
+    }
+}

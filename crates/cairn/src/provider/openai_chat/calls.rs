@@ -11,6 +11,7 @@ use serde::de::IgnoredAny;
 
 use super::wire::{CallPiece, FunctionPiece};
 use crate::provider::ModelEvent;
+use crate::provider::arguments::{is_empty, may_be_empty};
 
 /// What an endpoint's own numbering says about a piece.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -303,14 +304,4 @@ impl Call {
             self.emitted = self.arguments.len();
         }
     }
-}
-
-/// Whether a call's whole argument text says nothing, and so stands for `{}`.
-fn is_empty(arguments: &str) -> bool {
-    matches!(arguments.trim(), "" | "null")
-}
-
-/// Whether the text so far may turn out to be empty in that sense; it is held back until that is known.
-fn may_be_empty(arguments: &str) -> bool {
-    "null".starts_with(arguments.trim())
 }

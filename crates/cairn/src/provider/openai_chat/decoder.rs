@@ -13,9 +13,9 @@ use super::profile::ChatProfile;
 use super::reasoning::ReasoningRecord;
 use super::wire::{Choice, Chunk, Content, ContentPart, Delta, Text, UsageReport};
 use crate::model::{ProviderFailure, ProviderFault, ReplayState, Usage};
+use crate::provider::blocks::{Blocks, Words};
 use crate::provider::call::Progress;
 use crate::provider::endpoint::Endpoint;
-use crate::provider::fault::EndpointError;
 use crate::provider::sse::SseEvent;
 use crate::provider::{ModelEvent, StopReason};
 
@@ -24,22 +24,12 @@ use crate::provider::{ModelEvent, StopReason};
 pub struct ChatDecoder {
     endpoint: Arc<Endpoint>,
     done_is_terminal: bool,
-    started: bool,
-    block: Block,
-    has_text: bool,
+    blocks: Blocks,
     calls: Calls,
     reasoning: ReasoningRecord,
     usage: Option<Usage>,
     finish: Option<Finish>,
     is_over: bool,
-}
-
-/// Which block of running words is open.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Block {
-    None,
-    Text,
-    Thinking,
 }
 
 /// The endpoint's terminal word.
@@ -56,9 +46,7 @@ impl ChatDecoder {
         Self {
             endpoint: Arc::clone(&profile.endpoint),
             done_is_terminal: profile.done_is_terminal,
-            started: false,
-            block: Block::None,
-            has_text: false,
+            blocks: Blocks::default(),
             calls: Calls::default(),
             reasoning: ReasoningRecord::default(),
             usage: None,
@@ -78,7 +66,7 @@ impl ChatDecoder {
         }
         let data = event.data.trim();
         if event.name == "error" {
-            return Err(self.reported_error(data));
+            return Err(self.endpoint.failure_in_stream(data));
         }
         if data.is_empty() {
             return Ok(self.progress());
@@ -125,7 +113,7 @@ impl ChatDecoder {
                 .error
                 .is_some_and(|error| !matches!(error.get(), "null" | "false" | "\"\""));
         if is_error {
-            return Err(self.reported_error(event.data));
+            return Err(self.endpoint.failure_in_stream(event.data));
         }
         let reports = [chunk.usage, chunk.x_groq.and_then(|groq| groq.usage)];
         let reports_usage = reports.iter().any(Option::is_some);
@@ -179,19 +167,19 @@ impl ChatDecoder {
     ) -> Result<(), ProviderFailure> {
         self.read_reasoning(&delta, events);
         match &delta.content {
-            Some(Content::Text(text)) => self.emit_words(Block::Text, text, events),
+            Some(Content::Text(text)) => self.blocks.emit(Words::Text, text, events),
             Some(Content::Parts(parts)) => self.read_parts(parts, events),
             None => {}
         }
         if let Some(Text(refusal)) = &delta.refusal {
-            self.emit_words(Block::Text, refusal, events);
+            self.blocks.emit(Words::Text, refusal, events);
         }
         let pieces = delta.tool_calls.as_deref().unwrap_or_default();
         if pieces.is_empty() && delta.function_call.is_none() {
             return Ok(());
         }
-        self.start(events);
-        self.close_block(events);
+        self.blocks.start(events);
+        self.blocks.close(events);
         let taken = self
             .calls
             .add(pieces, events)
@@ -227,59 +215,23 @@ impl ChatDecoder {
             }
             self.reasoning.add_details(details.clone());
         }
-        self.emit_words(Block::Thinking, &shown, events);
+        self.blocks.emit(Words::Thinking, &shown, events);
     }
 
     fn read_parts(&mut self, parts: &[ContentPart], events: &mut VecDeque<ModelEvent>) {
         for part in parts {
             match part.kind.as_str() {
-                "text" => self.emit_words(Block::Text, part.text.as_deref().unwrap_or_default(), events),
+                "text" => self
+                    .blocks
+                    .emit(Words::Text, part.text.as_deref().unwrap_or_default(), events),
                 "thinking" => {
                     for thought in part.thinking.as_deref().unwrap_or_default() {
                         let words = thought.text.as_deref().unwrap_or_default();
-                        self.emit_words(Block::Thinking, words, events);
+                        self.blocks.emit(Words::Thinking, words, events);
                     }
                 }
                 kind => tracing::debug!(kind, "content part of an unknown type left out"),
             }
-        }
-    }
-
-    fn emit_words(&mut self, block: Block, words: &str, events: &mut VecDeque<ModelEvent>) {
-        if words.is_empty() {
-            return;
-        }
-        self.start(events);
-        if self.block != block {
-            self.close_block(events);
-            self.block = block;
-            events.push_back(match block {
-                Block::Thinking => ModelEvent::ThinkingStart,
-                Block::Text | Block::None => ModelEvent::TextStart,
-            });
-        }
-        events.push_back(match block {
-            Block::Thinking => ModelEvent::ThinkingDelta(words.into()),
-            Block::Text | Block::None => {
-                self.has_text = true;
-                ModelEvent::TextDelta(words.into())
-            }
-        });
-    }
-
-    /// `Start` waits for the first thing to show: until then the same request can still be sent again.
-    fn start(&mut self, events: &mut VecDeque<ModelEvent>) {
-        if !self.started {
-            self.started = true;
-            events.push_back(ModelEvent::Start);
-        }
-    }
-
-    fn close_block(&mut self, events: &mut VecDeque<ModelEvent>) {
-        match std::mem::replace(&mut self.block, Block::None) {
-            Block::None => {}
-            Block::Text => events.push_back(ModelEvent::TextEnd),
-            Block::Thinking => events.push_back(ModelEvent::ThinkingEnd),
         }
     }
 
@@ -333,13 +285,13 @@ impl ChatDecoder {
                 ));
             }
             Some(Finish::Failed(fault, reason)) => return Err(self.failed_answer(fault, &reason, events)),
-            Some(Finish::Tools) if self.calls.len() == 0 && !self.has_text => {
+            Some(Finish::Tools) if self.calls.len() == 0 && !self.blocks.has_text() => {
                 return Err(self.malformed("it asked for tools but named none"));
             }
             Some(Finish::Stop | Finish::Tools) => {}
         }
-        self.start(events);
-        self.close_block(events);
+        self.blocks.start(events);
+        self.blocks.close(events);
         self.calls.close(events).map_err(|fault| self.malformed(&fault))?;
         if let Some(payload) = self.reasoning.payload() {
             events.push_back(ModelEvent::ReplayState(ReplayState {
@@ -380,24 +332,8 @@ impl ChatDecoder {
         failure
     }
 
-    /// The failure that an error inside the stream stands for.
-    fn reported_error(&self, data: &str) -> ProviderFailure {
-        let error = match serde_json::from_str::<Value>(data) {
-            Ok(document) => EndpointError::from_document(&document)
-                .unwrap_or_else(|| EndpointError::from_value(&document)),
-            Err(_) => EndpointError {
-                message: data.to_owned(),
-                ..EndpointError::default()
-            },
-        };
-        self.endpoint.failure_of(&error)
-    }
-
     fn malformed(&self, text: &str) -> ProviderFailure {
-        self.endpoint.failure(
-            ProviderFault::Malformed,
-            &format!("the endpoint's answer breaks its API: {text}"),
-        )
+        self.endpoint.malformed(text)
     }
 }
 

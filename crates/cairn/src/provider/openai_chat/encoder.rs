@@ -6,11 +6,7 @@
 
 use std::ops::Range;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use serde::de::IgnoredAny;
-use sha2::{Digest, Sha256};
 
 use super::profile::{ChatProfile, EffortParameter, ThinkingParameter};
 use super::reasoning;
@@ -18,6 +14,8 @@ use crate::model::{
     Assistant, HistoryItem, Latency, ModelRequest, ModelSpec, Part, ProviderFailure, ProviderFault,
     ReasoningEffort, ToolCall, ToolDefinition,
 };
+use crate::provider::json::Json;
+use crate::provider::openai;
 
 /// An encoded request.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -86,13 +84,9 @@ fn encode_head(
     }
     encode_asked(json, &request.model, profile)?;
     if profile.prompt_cache_key {
-        let mut hash = Sha256::new();
-        hash.update(b"cairn prompt cache key 1\n");
-        hash.update(request.conversation.as_str().as_bytes());
-        json.raw(&format!(
-            "\"prompt_cache_key\":\"{}\",",
-            hex::encode(&hash.finalize()[..16])
-        ));
+        json.raw("\"prompt_cache_key\":");
+        json.string(&openai::prompt_cache_key(&request.conversation));
+        json.raw(",");
     }
     for (key, value) in &profile.extra_body {
         json.string(key);
@@ -121,7 +115,7 @@ fn encode_asked(json: &mut Json, model: &ModelSpec, profile: &ChatProfile) -> Re
     }
     let effort = model.reasoning.effort;
     if let Some(effort) = effort {
-        let word = effort_word(effort);
+        let word = openai::effort_word(effort);
         match profile.effort {
             EffortParameter::ReasoningEffort => json.raw(&format!("\"reasoning_effort\":\"{word}\",")),
             EffortParameter::ReasoningObject => {
@@ -159,25 +153,8 @@ fn encode_asked(json: &mut Json, model: &ModelSpec, profile: &ChatProfile) -> Re
     Ok(())
 }
 
-fn effort_word(effort: ReasoningEffort) -> &'static str {
-    match effort {
-        ReasoningEffort::None => "none",
-        ReasoningEffort::Minimal => "minimal",
-        ReasoningEffort::Low => "low",
-        ReasoningEffort::Medium => "medium",
-        ReasoningEffort::High => "high",
-        ReasoningEffort::XHigh => "xhigh",
-        ReasoningEffort::Max => "max",
-    }
-}
-
 fn encode_tool(json: &mut Json, tool: &ToolDefinition, profile: &ChatProfile) -> Result<(), ProviderFailure> {
-    if let Err(fault) = serde_json::from_str::<IgnoredAny>(&tool.parameters) {
-        return Err(profile.endpoint.failure(
-            ProviderFault::InvalidRequest,
-            &format!("the parameters of the tool {} are no JSON: {fault}", tool.name),
-        ));
-    }
+    openai::check_parameters(tool, &profile.endpoint)?;
     json.raw("{\"type\":\"function\",\"function\":{\"name\":");
     json.string(&tool.name);
     json.raw(",\"description\":");
@@ -238,14 +215,10 @@ fn encode_user(
                     }
                     Part::Image(image) if model.vision => {
                         json.raw("{\"type\":\"image_url\",\"image_url\":{\"url\":");
-                        json.string(&format!(
-                            "data:{};base64,{}",
-                            image.mime_type,
-                            STANDARD.encode(&image.data)
-                        ));
+                        json.string(&openai::data_url(image));
                         json.raw("}}");
                     }
-                    Part::Image(_) => return Err(no_vision(profile)),
+                    Part::Image(_) => return Err(openai::no_vision(&profile.endpoint)),
                 }
             }
             json.raw("]");
@@ -253,13 +226,6 @@ fn encode_user(
     }
     json.raw("}");
     Ok(())
-}
-
-fn no_vision(profile: &ChatProfile) -> ProviderFailure {
-    profile.endpoint.failure(
-        ProviderFault::Unsupported,
-        "the conversation holds a picture and this model takes none; choose a model with vision = true",
-    )
 }
 
 fn encode_assistant(
@@ -304,49 +270,4 @@ fn encode_assistant(
     }
     json.raw("}");
     Ok(())
-}
-
-/// JSON text under construction. Written by hand because raw texts must go in byte for byte.
-#[derive(Default)]
-struct Json {
-    bytes: Vec<u8>,
-}
-
-impl Json {
-    fn raw(&mut self, text: &str) {
-        self.bytes.extend_from_slice(text.as_bytes());
-    }
-
-    fn string(&mut self, text: &str) {
-        const HEX: &[u8; 16] = b"0123456789abcdef";
-        self.bytes.push(b'"');
-        let bytes = text.as_bytes();
-        let mut written = 0;
-        for (at, &byte) in bytes.iter().enumerate() {
-            let escape = match byte {
-                b'"' => Some(b'"'),
-                b'\\' => Some(b'\\'),
-                b'\n' => Some(b'n'),
-                b'\r' => Some(b'r'),
-                b'\t' => Some(b't'),
-                0..0x20 => None,
-                _ => continue,
-            };
-            self.bytes.extend_from_slice(&bytes[written..at]);
-            written = at + 1;
-            match escape {
-                Some(escape) => self.bytes.extend_from_slice(&[b'\\', escape]),
-                None => self.bytes.extend_from_slice(&[
-                    b'\\',
-                    b'u',
-                    b'0',
-                    b'0',
-                    HEX[usize::from(byte >> 4)],
-                    HEX[usize::from(byte & 15)],
-                ]),
-            }
-        }
-        self.bytes.extend_from_slice(&bytes[written..]);
-        self.bytes.push(b'"');
-    }
 }

@@ -1,0 +1,440 @@
+//! From a model request to the exact bytes of a Responses body.
+//!
+//! Pure: the same request and profile give the same bytes, and nothing of a single call enters. `input` comes last, so
+//! that the body of a longer history repeats the shorter one's bytes up to the end of its items. Nothing is stored at the
+//! endpoint: each request is whole. Must never know: who sends the bytes.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use bytes::Bytes;
+use sha2::{Digest, Sha256};
+
+use super::profile::ResponsesProfile;
+use super::replay::{OutputItem, Piece, PieceKind, ReplayRecord, is_reset};
+use crate::model::{
+    Assistant, HistoryItem, Latency, ModelRequest, ModelSpec, Part, ProviderFailure, ProviderFault,
+    ReasoningEffort, ToolCall, ToolDefinition,
+};
+use crate::provider::json::Json;
+use crate::provider::openai;
+
+/// Longest call id that the API takes.
+const MAX_CALL_ID: usize = 64;
+
+/// An encoded request.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ResponsesRequest {
+    /// The body as it is sent.
+    pub body: Bytes,
+    head: Range<usize>,
+    items: Vec<Range<usize>>,
+    carries_reasoning: bool,
+}
+
+impl ResponsesRequest {
+    /// Everything before the input: model, parameters, tools and instructions.
+    pub fn head(&self) -> &[u8] {
+        &self.body[self.head.clone()]
+    }
+
+    /// The input items one by one. Of two requests of one conversation, the earlier one's are the first of the later one's.
+    pub fn items(&self) -> impl ExactSizeIterator<Item = &[u8]> {
+        self.items.iter().map(|range| &self.body[range.clone()])
+    }
+
+    /// Whether the endpoint's own encrypted reasoning is in it.
+    pub fn carries_reasoning(&self) -> bool {
+        self.carries_reasoning
+    }
+}
+
+/// Encodes a request, or says what the endpoint has no way to do.
+pub fn encode(
+    request: &ModelRequest,
+    profile: &ResponsesProfile,
+) -> Result<ResponsesRequest, ProviderFailure> {
+    // An answer that came after a reset says that the reasoning before it is refused for good.
+    let reset = request.history.iter().rposition(|item| match item.as_ref() {
+        HistoryItem::Assistant { said, .. } => own_payload(said, profile).is_some_and(is_reset),
+        HistoryItem::User { .. } | HistoryItem::ToolResult(_) => false,
+    });
+    encode_from(request, profile, reset.unwrap_or(0))
+}
+
+/// Encodes a request without any reasoning of its history, for an endpoint that has just refused it.
+pub(super) fn encode_reset(
+    request: &ModelRequest,
+    profile: &ResponsesProfile,
+) -> Result<ResponsesRequest, ProviderFailure> {
+    encode_from(request, profile, request.history.len())
+}
+
+/// Encodes with the reasoning of the items from `reasoning_from` on.
+fn encode_from(
+    request: &ModelRequest,
+    profile: &ResponsesProfile,
+    reasoning_from: usize,
+) -> Result<ResponsesRequest, ProviderFailure> {
+    let mut json = Json::default();
+    encode_head(&mut json, request, profile)?;
+    let head = 0..json.bytes.len();
+    json.raw("\"input\":[");
+    let mut input = Input {
+        json,
+        items: Vec::with_capacity(request.history.len()),
+        carries_reasoning: false,
+    };
+    for (index, item) in request.history.iter().enumerate() {
+        input.encode(item, index >= reasoning_from, &request.model, profile)?;
+    }
+    let Input {
+        mut json,
+        items,
+        carries_reasoning,
+    } = input;
+    json.raw("]}");
+    Ok(ResponsesRequest {
+        body: json.bytes.into(),
+        head,
+        items,
+        carries_reasoning,
+    })
+}
+
+fn encode_head(
+    json: &mut Json,
+    request: &ModelRequest,
+    profile: &ResponsesProfile,
+) -> Result<(), ProviderFailure> {
+    json.raw("{\"model\":");
+    json.string(&profile.upstream_model);
+    json.raw(",\"stream\":true,\"store\":false,");
+    if profile.include_encrypted_reasoning {
+        json.raw("\"include\":[\"reasoning.encrypted_content\"],");
+    }
+    if let Some(limit) = request.model.max_output_tokens {
+        json.raw(&format!("\"max_output_tokens\":{limit},"));
+    }
+    encode_asked(json, &request.model, profile)?;
+    if profile.prompt_cache_key {
+        json.raw("\"prompt_cache_key\":");
+        json.string(&openai::prompt_cache_key(&request.conversation));
+        json.raw(",");
+    }
+    for (key, value) in &profile.extra_body {
+        json.string(key);
+        json.raw(":");
+        json.raw(value);
+        json.raw(",");
+    }
+    if !request.prompt.tools.is_empty() {
+        json.raw("\"tools\":[");
+        for (index, tool) in request.prompt.tools.iter().enumerate() {
+            if index > 0 {
+                json.raw(",");
+            }
+            encode_tool(json, tool, profile)?;
+        }
+        json.raw("],");
+    }
+    if !request.prompt.instructions.is_empty() {
+        json.raw("\"instructions\":");
+        json.string(&request.prompt.instructions);
+        json.raw(",");
+    }
+    Ok(())
+}
+
+/// What the run asks of the model beyond an answer.
+fn encode_asked(
+    json: &mut Json,
+    model: &ModelSpec,
+    profile: &ResponsesProfile,
+) -> Result<(), ProviderFailure> {
+    let unsupported = |text: &str| Err(profile.endpoint.failure(ProviderFault::Unsupported, text));
+    if model.latency == Latency::Fast {
+        return unsupported("this endpoint has no faster route; switch fast off");
+    }
+    let effort = model.reasoning.effort;
+    if effort.is_some() && !profile.takes_effort {
+        return unsupported("this endpoint takes no thinking effort; choose none, or set effort_parameter");
+    }
+    if let Some(enabled) = model.reasoning.enabled {
+        // The API has no switch of its own: an effort above none asks for thinking, and none asks for no thinking.
+        let says_so = |effort: ReasoningEffort| enabled == (effort != ReasoningEffort::None);
+        if !effort.is_some_and(says_so) {
+            return unsupported(
+                "this API switches thinking only by its effort; leave thinking as it is, or choose an effort that says it",
+            );
+        }
+    }
+    let members: Vec<String> = effort
+        .map(|effort| format!("\"effort\":\"{}\"", openai::effort_word(effort)))
+        .into_iter()
+        .chain(
+            profile
+                .reasoning_summary
+                .map(|summary| format!("\"summary\":\"{summary}\"")),
+        )
+        .collect();
+    if !members.is_empty() {
+        json.raw(&format!("\"reasoning\":{{{}}},", members.join(",")));
+    }
+    Ok(())
+}
+
+fn encode_tool(
+    json: &mut Json,
+    tool: &ToolDefinition,
+    profile: &ResponsesProfile,
+) -> Result<(), ProviderFailure> {
+    openai::check_parameters(tool, &profile.endpoint)?;
+    json.raw("{\"type\":\"function\",\"name\":");
+    json.string(&tool.name);
+    json.raw(",\"description\":");
+    json.string(&tool.description);
+    json.raw(",\"parameters\":");
+    json.raw(&tool.parameters);
+    // Said because this API is strict by default, and then rewrites schemas so that every parameter is required.
+    json.raw(",\"strict\":false}");
+    Ok(())
+}
+
+fn own_payload<'a>(said: &'a Assistant, profile: &ResponsesProfile) -> Option<&'a str> {
+    said.replay
+        .as_ref()
+        .filter(|replay| replay.issuer == *profile.issuer())
+        .map(|replay| replay.payload.as_ref())
+}
+
+/// The input under construction.
+struct Input {
+    json: Json,
+    items: Vec<Range<usize>>,
+    carries_reasoning: bool,
+}
+
+impl Input {
+    /// Encodes one item of the history by itself: what surrounds it never changes its bytes. It may give several input
+    /// items, or none.
+    fn encode(
+        &mut self,
+        item: &HistoryItem,
+        with_reasoning: bool,
+        model: &ModelSpec,
+        profile: &ResponsesProfile,
+    ) -> Result<(), ProviderFailure> {
+        match item {
+            HistoryItem::User { parts, .. } => self.user(parts, model, profile),
+            HistoryItem::Assistant { said, calls, .. } => {
+                self.assistant(said, calls, with_reasoning, profile)
+            }
+            HistoryItem::ToolResult(result) => {
+                self.item(|json| {
+                    json.raw("{\"type\":\"function_call_output\",\"call_id\":");
+                    json.string(&call_id(result.call.as_str()));
+                    json.raw(",\"output\":");
+                    json.string(&result.content);
+                    json.raw("}");
+                });
+                Ok(())
+            }
+        }
+    }
+
+    fn item(&mut self, write: impl FnOnce(&mut Json)) {
+        if !self.items.is_empty() {
+            self.json.raw(",");
+        }
+        let start = self.json.bytes.len();
+        write(&mut self.json);
+        self.items.push(start..self.json.bytes.len());
+    }
+
+    fn user(
+        &mut self,
+        parts: &[Part],
+        model: &ModelSpec,
+        profile: &ResponsesProfile,
+    ) -> Result<(), ProviderFailure> {
+        if !model.vision && parts.iter().any(|part| matches!(part, Part::Image(_))) {
+            return Err(openai::no_vision(&profile.endpoint));
+        }
+        // Empty parts say nothing, and endpoints refuse them.
+        let parts: Vec<&Part> = parts
+            .iter()
+            .filter(|part| !matches!(part, Part::Text(text) if text.is_empty()))
+            .collect();
+        self.item(|json| {
+            json.raw("{\"type\":\"message\",\"role\":\"user\",\"content\":");
+            if parts.is_empty() {
+                json.raw("\"\"}");
+                return;
+            }
+            json.raw("[");
+            for (index, part) in parts.into_iter().enumerate() {
+                if index > 0 {
+                    json.raw(",");
+                }
+                match part {
+                    Part::Text(text) => {
+                        json.raw("{\"type\":\"input_text\",\"text\":");
+                        json.string(text);
+                    }
+                    Part::Image(image) => {
+                        json.raw("{\"type\":\"input_image\",\"image_url\":");
+                        json.string(&openai::data_url(image));
+                    }
+                }
+                json.raw("}");
+            }
+            json.raw("]}");
+        });
+        Ok(())
+    }
+
+    fn assistant(
+        &mut self,
+        said: &Assistant,
+        calls: &[ToolCall],
+        with_reasoning: bool,
+        profile: &ResponsesProfile,
+    ) -> Result<(), ProviderFailure> {
+        let damaged = |fault: &str| {
+            profile.endpoint.failure(
+                ProviderFault::InvalidRequest,
+                &format!("the conversation holds a damaged replay state of this model: {fault}"),
+            )
+        };
+        let record = match own_payload(said, profile) {
+            Some(payload) => {
+                ReplayRecord::read(payload)
+                    .map_err(|fault| damaged(&fault))?
+                    .items
+            }
+            None => None,
+        };
+        let Some(items) = record else {
+            self.plain_assistant(said, calls);
+            return Ok(());
+        };
+        let mut text = said.text.as_ref();
+        let mut calls = calls.iter();
+        for item in &items {
+            match item {
+                OutputItem::Reasoning {
+                    id,
+                    summary,
+                    encrypted_content,
+                } => {
+                    if with_reasoning {
+                        self.reasoning(sent_id(id, profile), summary, encrypted_content);
+                    }
+                }
+                OutputItem::Message { id, phase, parts } => {
+                    let mut pieces = Vec::with_capacity(parts.len());
+                    for Piece { kind, bytes } in parts {
+                        let (piece, rest) = text
+                            .split_at_checked(*bytes)
+                            .ok_or_else(|| damaged("its message is longer than the text"))?;
+                        pieces.push((*kind, piece));
+                        text = rest;
+                    }
+                    self.message(sent_id(id, profile), phase.as_deref(), &pieces);
+                }
+                OutputItem::Call { id } => {
+                    let call = calls
+                        .next()
+                        .ok_or_else(|| damaged("it has more calls than the history"))?;
+                    self.call(sent_id(id, profile), call);
+                }
+            }
+        }
+        if !text.is_empty() || calls.next().is_some() {
+            return Err(damaged("the history holds more than it"));
+        }
+        Ok(())
+    }
+
+    /// An answer of which nothing but its text and calls is known here.
+    fn plain_assistant(&mut self, said: &Assistant, calls: &[ToolCall]) {
+        if !said.text.is_empty() {
+            self.message(None, None, &[(PieceKind::Text, &said.text)]);
+        }
+        for call in calls {
+            self.call(None, call);
+        }
+    }
+
+    fn reasoning(&mut self, id: Option<&str>, summary: &str, encrypted_content: &str) {
+        self.carries_reasoning = true;
+        self.item(|json| {
+            json.raw("{\"type\":\"reasoning\"");
+            member(json, "id", id);
+            json.raw(",\"summary\":");
+            json.raw(summary);
+            member(json, "encrypted_content", Some(encrypted_content));
+            json.raw("}");
+        });
+    }
+
+    fn message(&mut self, id: Option<&str>, phase: Option<&str>, pieces: &[(PieceKind, &str)]) {
+        self.item(|json| {
+            json.raw("{\"type\":\"message\"");
+            member(json, "id", id);
+            json.raw(",\"role\":\"assistant\"");
+            member(json, "phase", phase);
+            json.raw(",\"content\":[");
+            for (index, (kind, text)) in pieces.iter().enumerate() {
+                if index > 0 {
+                    json.raw(",");
+                }
+                let (kind, key) = match kind {
+                    PieceKind::Text => (kind.as_str(), "text"),
+                    PieceKind::Refusal => (kind.as_str(), "refusal"),
+                };
+                json.raw(&format!("{{\"type\":\"{kind}\""));
+                member(json, key, Some(text));
+                json.raw("}");
+            }
+            json.raw("]}");
+        });
+    }
+
+    fn call(&mut self, id: Option<&str>, call: &ToolCall) {
+        self.item(|json| {
+            json.raw("{\"type\":\"function_call\"");
+            member(json, "id", id);
+            member(json, "call_id", Some(&call_id(call.id.as_str())));
+            member(json, "name", Some(&call.name));
+            member(json, "arguments", Some(&call.arguments));
+            json.raw("}");
+        });
+    }
+}
+
+/// Writes a further member of an object, if there is one.
+fn member(json: &mut Json, key: &str, value: Option<&str>) {
+    if let Some(value) = value {
+        json.raw(&format!(",\"{key}\":"));
+        json.string(value);
+    }
+}
+
+fn sent_id<'a>(id: &'a Option<String>, profile: &ResponsesProfile) -> Option<&'a str> {
+    id.as_deref().filter(|_| profile.replay_item_ids)
+}
+
+/// The id under which a call and its result go out. Ids of other endpoints may be longer than this API takes, or hold
+/// other characters; such a one is replaced by its hash, the same for the call and for its result.
+fn call_id(id: &str) -> Cow<'_, str> {
+    let is_plain = id.bytes().all(|byte| byte.is_ascii_graphic());
+    if is_plain && (1..=MAX_CALL_ID).contains(&id.len()) {
+        return Cow::Borrowed(id);
+    }
+    let mut hash = Sha256::new();
+    hash.update(b"cairn call id 1\n");
+    hash.update(id.as_bytes());
+    Cow::Owned(format!("call_{}", hex::encode(&hash.finalize()[..16])))
+}

@@ -1,0 +1,605 @@
+//! A strict fake OpenAI Responses endpoint on loopback that stores nothing: scripted answers out, every request checked.
+//!
+//! It is an oracle, not a mock: whatever a test is about, each request must be valid by the rules of stateless replay and
+//! must extend the request before it byte for byte. A breach is answered with 400 or 404, as a real endpoint would, and
+//! recorded until [`StrictResponses::assert_clean`]. Every test that uses it calls that at its end.
+//!
+//! It knows which encrypted reasoning it has issued, and takes no other. Replies are used in the order in which they were
+//! queued, one for each request that broke no rule.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    missing_docs,
+    dead_code,
+    reason = "shared test support; not every test file uses all of it"
+)]
+
+use std::collections::{BTreeSet, VecDeque};
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use http::{HeaderMap, Request, Response};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper_util::rt::TokioIo;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+
+/// The fake endpoint. Ends when dropped.
+pub struct StrictResponses {
+    address: SocketAddr,
+    state: Arc<Mutex<State>>,
+    server: JoinHandle<()>,
+}
+
+/// One request as it came.
+#[derive(Clone, Debug)]
+pub struct RecordedRequest {
+    pub path: String,
+    pub headers: HeaderMap,
+    pub body: Bytes,
+    /// The body as JSON; null if it is none.
+    pub json: Value,
+}
+
+impl RecordedRequest {
+    /// The request's input items.
+    pub fn input(&self) -> &[Value] {
+        self.json["input"].as_array().map_or(&[], Vec::as_slice)
+    }
+}
+
+#[derive(Default)]
+struct State {
+    replies: VecDeque<Reply>,
+    requests: Vec<RecordedRequest>,
+    violations: Vec<String>,
+    latest: Option<RecordedRequest>,
+    reset_allowed: bool,
+    /// Encrypted contents that were given out and are still understood.
+    issued: BTreeSet<String>,
+    revoked: bool,
+    /// Whether the refusal of reasoning comes with its code.
+    coded_refusal: bool,
+    knows_ids: bool,
+}
+
+/// Why a request is refused.
+struct Breach {
+    status: u16,
+    code: Option<&'static str>,
+    text: String,
+}
+
+impl StrictResponses {
+    /// Starts an endpoint on a free port.
+    pub async fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let state = Arc::new(Mutex::new(State {
+            coded_refusal: true,
+            ..State::default()
+        }));
+        let shared = Arc::clone(&state);
+        let server = tokio::spawn(async move {
+            // Connections end with the endpoint.
+            let mut connections = tokio::task::JoinSet::new();
+            while let Ok((socket, _)) = listener.accept().await {
+                let shared = Arc::clone(&shared);
+                let service = hyper::service::service_fn(move |request| serve(Arc::clone(&shared), request));
+                let connection = hyper::server::conn::http1::Builder::new();
+                connections.spawn(async move {
+                    let _ = connection.serve_connection(TokioIo::new(socket), service).await;
+                });
+            }
+        });
+        Self {
+            address,
+            state,
+            server,
+        }
+    }
+
+    /// What a configured model's `base_url` is set to.
+    pub fn base_url(&self) -> String {
+        format!("http://{}/v1", self.address)
+    }
+
+    /// Queues the reply to a further request.
+    pub fn reply(&self, reply: Reply) {
+        self.state.lock().unwrap().replies.push_back(reply);
+    }
+
+    /// All requests so far, in the order of their arrival, refused ones too.
+    pub fn requests(&self) -> Vec<RecordedRequest> {
+        self.state.lock().unwrap().requests.clone()
+    }
+
+    /// The next request need not extend the earlier one.
+    pub fn allow_reset(&self) {
+        self.state.lock().unwrap().reset_allowed = true;
+    }
+
+    /// From now on the endpoint understands none of the reasoning that it has issued. A request that carries some is
+    /// refused without being a breach, and the next one is a reset. `with_code` gives the refusal its code.
+    pub fn revoke_reasoning(&self, with_code: bool) {
+        let mut state = self.state.lock().unwrap();
+        state.issued.clear();
+        state.revoked = true;
+        state.coded_refusal = with_code;
+    }
+
+    /// The endpoint demands its own ids back instead of refusing them.
+    pub fn knows_ids(&self) {
+        self.state.lock().unwrap().knows_ids = true;
+    }
+
+    /// What requests broke so far.
+    pub fn violations(&self) -> Vec<String> {
+        self.state.lock().unwrap().violations.clone()
+    }
+
+    /// Fails the test if any request broke a rule or a queued reply was not used.
+    #[track_caller]
+    pub fn assert_clean(&self) {
+        let state = self.state.lock().unwrap();
+        assert_eq!(
+            state.violations,
+            Vec::<String>::new(),
+            "requests broke the endpoint's rules"
+        );
+        assert_eq!(state.replies.len(), 0, "queued replies were not asked for");
+    }
+}
+
+impl Drop for StrictResponses {
+    fn drop(&mut self) {
+        self.server.abort();
+    }
+}
+
+/// A scripted reply: an answer built item by item, or a response as it is.
+#[derive(Default)]
+pub struct Reply {
+    items: Vec<Value>,
+    fixed: Option<(u16, String)>,
+}
+
+impl Reply {
+    /// An answer without items yet.
+    pub fn answer() -> Self {
+        Self::default()
+    }
+
+    /// A response with this status and this body.
+    pub fn status(status: u16, body: &str) -> Self {
+        Self {
+            items: Vec::new(),
+            fixed: Some((status, body.to_owned())),
+        }
+    }
+
+    pub fn reasoning(mut self, encrypted_content: &str, summary: &[&str]) -> Self {
+        let summary: Vec<Value> = summary
+            .iter()
+            .map(|text| json!({"type": "summary_text", "text": text}))
+            .collect();
+        let id = format!("rs_{}", self.items.len());
+        self.items
+            .push(json!({"id": id, "type": "reasoning", "summary": summary,
+            "encrypted_content": encrypted_content}));
+        self
+    }
+
+    pub fn message(mut self, phase: Option<&str>, text: &str) -> Self {
+        let id = format!("msg_{}", self.items.len());
+        let mut item = json!({"id": id, "type": "message", "role": "assistant", "status": "completed",
+            "content": [{"type": "output_text", "text": text, "annotations": []}]});
+        if let Some(phase) = phase {
+            item["phase"] = json!(phase);
+        }
+        self.items.push(item);
+        self
+    }
+
+    pub fn call(mut self, call_id: &str, name: &str, arguments: &str) -> Self {
+        let id = format!("fc_{}", self.items.len());
+        self.items.push(
+            json!({"id": id, "type": "function_call", "status": "completed", "call_id": call_id,
+            "name": name, "arguments": arguments}),
+        );
+        self
+    }
+
+    fn issues(&self) -> impl Iterator<Item = String> {
+        self.items
+            .iter()
+            .filter_map(|item| item["encrypted_content"].as_str().map(str::to_owned))
+    }
+
+    fn into_response(self) -> Response<Full<Bytes>> {
+        let (status, kind, body) = match self.fixed {
+            Some((status, body)) => (status, "application/json", body),
+            None => (200, "text/event-stream", stream(&self.items)),
+        };
+        let response = Response::builder().status(status).header("content-type", kind);
+        response.body(Full::new(body.into())).unwrap()
+    }
+}
+
+/// The events of an answer, in small pieces.
+fn stream(items: &[Value]) -> String {
+    let mut sse = String::new();
+    let mut number = 0;
+    let mut push = |kind: &str, mut event: Value| {
+        event["type"] = json!(kind);
+        event["sequence_number"] = json!(number);
+        number += 1;
+        sse.push_str(&format!("event: {kind}\ndata: {event}\n\n"));
+    };
+    push(
+        "response.created",
+        json!({"response": {"status": "in_progress", "output": []}}),
+    );
+    for (index, item) in items.iter().enumerate() {
+        let place = |mut event: Value| {
+            event["output_index"] = json!(index);
+            event["item_id"] = item["id"].clone();
+            event
+        };
+        let mut begun = item.clone();
+        for (key, empty) in [
+            ("content", json!([])),
+            ("summary", json!([])),
+            ("arguments", json!("")),
+            // Only the whole item's is whole.
+            ("encrypted_content", json!("not yet whole")),
+        ] {
+            if let Some(value) = begun.get_mut(key) {
+                *value = empty;
+            }
+        }
+        push(
+            "response.output_item.added",
+            json!({"output_index": index, "item": begun}),
+        );
+        for (number, part) in item["summary"].as_array().into_iter().flatten().enumerate() {
+            push(
+                "response.reasoning_summary_part.added",
+                place(json!({"summary_index": number})),
+            );
+            for piece in pieces(part["text"].as_str().unwrap()) {
+                push(
+                    "response.reasoning_summary_text.delta",
+                    place(json!({"summary_index": number, "delta": piece})),
+                );
+            }
+        }
+        for piece in pieces(item["content"][0]["text"].as_str().unwrap_or_default()) {
+            push(
+                "response.output_text.delta",
+                place(json!({"content_index": 0, "delta": piece})),
+            );
+        }
+        for piece in pieces(item["arguments"].as_str().unwrap_or_default()) {
+            push(
+                "response.function_call_arguments.delta",
+                place(json!({"delta": piece})),
+            );
+        }
+        push(
+            "response.output_item.done",
+            json!({"output_index": index, "item": item}),
+        );
+    }
+    let usage = json!({"input_tokens": 100, "output_tokens": 10, "total_tokens": 110});
+    push(
+        "response.completed",
+        json!({"response": {"status": "completed", "output": items, "usage": usage}}),
+    );
+    sse
+}
+
+/// Pieces of a few bytes, cut at character borders.
+fn pieces(text: &str) -> Vec<String> {
+    text.chars()
+        .collect::<Vec<_>>()
+        .chunks(5)
+        .map(|piece| piece.iter().collect())
+        .collect()
+}
+
+async fn serve(
+    state: Arc<Mutex<State>>,
+    request: Request<Incoming>,
+) -> Result<Response<Full<Bytes>>, Infallible> {
+    let (parts, body) = request.into_parts();
+    let body = body.collect().await.unwrap().to_bytes();
+    let request = RecordedRequest {
+        path: parts.uri.to_string(),
+        headers: parts.headers,
+        json: serde_json::from_slice(&body).unwrap_or(Value::Null),
+        body,
+    };
+    Ok(state.lock().unwrap().answer(request).into_response())
+}
+
+impl State {
+    fn answer(&mut self, request: RecordedRequest) -> Reply {
+        let number = self.requests.len();
+        self.requests.push(request.clone());
+        if self.revoked
+            && request.input().iter().any(|item| item["type"] == "reasoning")
+            && !self.is_understood(&request)
+        {
+            self.reset_allowed = true;
+            let code = self.coded_refusal.then_some("invalid_encrypted_content");
+            return refusal(&Breach {
+                status: 400,
+                code,
+                text: "The encrypted content for item gAA…= could not be verified. Reason: it could not be decrypted \
+                       or parsed."
+                    .to_owned(),
+            });
+        }
+        let mut breaches = Vec::new();
+        self.check(&request, &mut breaches);
+        self.check_extension(&request, &mut breaches);
+        if let Some(first) = breaches.first() {
+            let refused = refusal(first);
+            let texts = breaches
+                .iter()
+                .map(|breach| format!("request {number}: {}", breach.text));
+            self.violations.extend(texts);
+            return refused;
+        }
+        self.latest = Some(request);
+        match self.replies.pop_front() {
+            Some(reply) => {
+                self.issued.extend(reply.issues());
+                reply
+            }
+            None => {
+                self.violations
+                    .push(format!("request {number}: no reply was queued for it"));
+                Reply::status(400, r#"{"error":{"message":"the test queued no reply"}}"#)
+            }
+        }
+    }
+
+    fn is_understood(&self, request: &RecordedRequest) -> bool {
+        request
+            .input()
+            .iter()
+            .filter_map(|item| item["encrypted_content"].as_str())
+            .all(|content| self.issued.contains(content))
+    }
+
+    fn check_extension(&mut self, request: &RecordedRequest, breaches: &mut Vec<Breach>) {
+        let reset_allowed = std::mem::take(&mut self.reset_allowed);
+        let Some(latest) = self.latest.as_ref().filter(|_| !reset_allowed) else {
+            return;
+        };
+        let kept = latest.body.len() - "]}".len();
+        if !request.body.starts_with(&latest.body[..kept]) {
+            let same = latest
+                .body
+                .iter()
+                .zip(&request.body)
+                .take_while(|(a, b)| a == b)
+                .count();
+            let was = String::from_utf8_lossy(&latest.body[same..])
+                .chars()
+                .take(80)
+                .collect::<String>();
+            let is = String::from_utf8_lossy(&request.body[same..])
+                .chars()
+                .take(80)
+                .collect::<String>();
+            breach(
+                breaches,
+                format!("it does not extend the earlier request at byte {same}:\n  was {was}\n  is  {is}"),
+            );
+        }
+    }
+
+    fn check(&self, request: &RecordedRequest, breaches: &mut Vec<Breach>) {
+        let json = &request.json;
+        if request.path != "/v1/responses" {
+            breach(breaches, format!("path {}", request.path));
+        }
+        if json["stream"] != json!(true) || json["store"] != json!(false) || !json["model"].is_string() {
+            breach(breaches, "stream, store or model is missing");
+        }
+        if json.get("previous_response_id").is_some() {
+            breach(breaches, "nothing is stored that previous_response_id could name");
+        }
+        if json["include"] != json!(["reasoning.encrypted_content"]) {
+            breach(breaches, "encrypted reasoning is not asked for");
+        }
+        if json
+            .as_object()
+            .and_then(|body| body.keys().next_back())
+            .map(String::as_str)
+            != Some("input")
+        {
+            breach(breaches, "input is not the last member");
+        }
+        if request.input().is_empty() {
+            breach(breaches, "there is no input");
+        }
+        check_tools(json, breaches);
+        self.check_input(request.input(), breaches);
+    }
+
+    fn check_input(&self, input: &[Value], breaches: &mut Vec<Breach>) {
+        let mut call_ids = BTreeSet::new();
+        let mut open: BTreeSet<&str> = BTreeSet::new();
+        let mut reasoning = BTreeSet::new();
+        for (index, item) in input.iter().enumerate() {
+            let kind = item["type"].as_str().unwrap_or_default();
+            match item.get("id").and_then(Value::as_str) {
+                Some(id) if !self.knows_ids => breaches.push(Breach {
+                    status: 404,
+                    code: None,
+                    text: format!(
+                        "Item with id '{id}' not found. Items are not persisted when `store` is false."
+                    ),
+                }),
+                None if self.knows_ids && kind == "reasoning" => {
+                    breach(breaches, format!("item {index}: its id is missing"));
+                }
+                _ => {}
+            }
+            let is_call = kind == "function_call";
+            if !is_call && kind != "function_call_output" && !open.is_empty() && !follows_call(kind, item) {
+                breach(
+                    breaches,
+                    format!("item {index}: no tool output found for calls {open:?}"),
+                );
+                open.clear();
+            }
+            match kind {
+                "message" => check_message(index, item, breaches),
+                "reasoning" => {
+                    let content = item["encrypted_content"].as_str().unwrap_or_default();
+                    if !item["summary"].is_array() {
+                        breach(
+                            breaches,
+                            format!("Missing required parameter: 'input[{index}].summary'."),
+                        );
+                    }
+                    if item.get("content").is_some() || item.get("status").is_some() {
+                        breach(breaches, format!("item {index}: a member that no input may have"));
+                    }
+                    if !self.issued.contains(content) {
+                        breaches.push(Breach {
+                            status: 400,
+                            code: Some("invalid_encrypted_content"),
+                            text: format!("item {index}: the encrypted content was not issued here"),
+                        });
+                    }
+                    if !reasoning.insert(content) {
+                        breach(breaches, format!("Duplicate item found at {index}"));
+                    }
+                    let follower = input[index + 1..].iter().find(|next| next["type"] != "reasoning");
+                    let is_followed = follower.is_some_and(|next| {
+                        next["type"] == "function_call"
+                            || next["type"] == "message" && next["role"] == "assistant"
+                    });
+                    if !is_followed {
+                        breach(
+                            breaches,
+                            format!(
+                                "item {index} of type 'reasoning' was provided without its required following item"
+                            ),
+                        );
+                    }
+                }
+                "function_call" => {
+                    let id = item["call_id"].as_str().unwrap_or_default();
+                    if id.is_empty() || id.len() > 64 || !call_ids.insert(id) {
+                        breach(
+                            breaches,
+                            format!("item {index}: call_id {id:?} is empty, too long or not unique"),
+                        );
+                    }
+                    let arguments = item["arguments"].as_str().unwrap_or_default();
+                    if serde_json::from_str::<Value>(arguments).is_err()
+                        || item["name"].as_str().is_none_or(str::is_empty)
+                    {
+                        breach(
+                            breaches,
+                            format!("item {index}: no name, or arguments that are no JSON text"),
+                        );
+                    }
+                    open.insert(id);
+                }
+                "function_call_output" => {
+                    let id = item["call_id"].as_str().unwrap_or_default();
+                    if !open.remove(id) {
+                        breach(
+                            breaches,
+                            format!("item {index}: no tool call found for the output of {id:?}"),
+                        );
+                    }
+                    if !item["output"].is_string() {
+                        breach(breaches, format!("item {index}: the output is no string"));
+                    }
+                }
+                _ => breach(breaches, format!("item {index}: type {kind:?} is unknown")),
+            }
+        }
+        if !open.is_empty() {
+            breach(breaches, format!("no tool output found for calls {open:?}"));
+        }
+    }
+}
+
+/// Whether an item may stand between a call and its output: one of the same answer.
+fn follows_call(kind: &str, item: &Value) -> bool {
+    kind == "reasoning" || kind == "message" && item["role"] == "assistant"
+}
+
+fn breach(breaches: &mut Vec<Breach>, text: impl Into<String>) {
+    breaches.push(Breach {
+        status: 400,
+        code: None,
+        text: text.into(),
+    });
+}
+
+fn refusal(breach: &Breach) -> Reply {
+    let error =
+        json!({"message": breach.text, "type": "invalid_request_error", "param": null, "code": breach.code});
+    Reply::status(breach.status, &json!({"error": error}).to_string())
+}
+
+fn check_tools(json: &Value, breaches: &mut Vec<Breach>) {
+    let mut names = BTreeSet::new();
+    for tool in json["tools"].as_array().into_iter().flatten() {
+        let name = tool["name"].as_str().unwrap_or_default();
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+        if name.is_empty() || name.len() > 64 || !name.chars().all(is_plain) || !names.insert(name) {
+            breach(
+                breaches,
+                format!("tool name {name:?} is not allowed or there twice"),
+            );
+        }
+        if tool["type"] != "function" || !tool["parameters"].is_object() || tool["strict"] != json!(false) {
+            breach(
+                breaches,
+                format!("tool {name} has no type or parameters, or would be made strict"),
+            );
+        }
+    }
+    if json.get("tools").is_some_and(|_| names.is_empty()) {
+        breach(breaches, "tools must be a list that is not empty");
+    }
+}
+
+fn check_message(index: usize, item: &Value, breaches: &mut Vec<Breach>) {
+    let filled = |value: &Value| value.as_str().is_some_and(|text| !text.is_empty());
+    let is_good = |part: &Value| match (item["role"].as_str(), part["type"].as_str()) {
+        (Some("user"), Some("input_text")) | (Some("assistant"), Some("output_text")) => {
+            filled(&part["text"])
+        }
+        (Some("assistant"), Some("refusal")) => filled(&part["refusal"]),
+        (Some("user"), Some("input_image")) => part["image_url"]
+            .as_str()
+            .is_some_and(|url| url.starts_with("data:image/")),
+        _ => false,
+    };
+    let parts = item["content"].as_array();
+    if parts.is_none_or(|parts| parts.is_empty() || !parts.iter().all(is_good)) {
+        breach(
+            breaches,
+            format!("item {index}: role and content do not fit, or a part is empty"),
+        );
+    }
+}
