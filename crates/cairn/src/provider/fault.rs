@@ -50,7 +50,8 @@ impl EndpointError {
 
     /// Reads the error itself: an object or bare words.
     pub(crate) fn from_value(error: &Value) -> Self {
-        let code = scalar(error.get("code"));
+        let detail = || error.get("details")?.get("error_code");
+        let code = scalar(error.get("code")).or_else(|| scalar(detail()));
         let status = code
             .as_deref()
             .and_then(|code| code.parse().ok())
@@ -60,6 +61,17 @@ impl EndpointError {
             code,
             kind: scalar(error.get("type")).or_else(|| scalar(error.get("status"))),
             message: words(error),
+        }
+    }
+
+    /// Reads an error that came inside a stream whose status said success.
+    pub(crate) fn from_stream(data: &str) -> Self {
+        match serde_json::from_str::<Value>(data) {
+            Ok(document) => Self::from_document(&document).unwrap_or_else(|| Self::from_value(&document)),
+            Err(_) => Self {
+                message: data.to_owned(),
+                ..Self::default()
+            },
         }
     }
 
@@ -379,6 +391,11 @@ mod tests {
             ProviderFault::ContextLength,
         );
         check(529, "", ProviderFault::Unavailable);
+        check(
+            429,
+            r#"{"type":"error","error":{"type":"rate_limit_error","message":"cap","details":{"error_code":"enforced_spend_limit_reached"}}}"#,
+            ProviderFault::Quota,
+        );
         check(302, "", ProviderFault::NotFound);
     }
 

@@ -3,10 +3,12 @@
 //! Owns requests to endpoints and the strict reading of their streams. Must never know: the store, a client's
 //! events, or how a tool is executed.
 
+pub mod anthropic;
 mod call;
 mod endpoint;
 mod event;
 mod fault;
+mod json;
 pub mod openai_chat;
 mod options;
 mod port;

@@ -4,6 +4,8 @@
 
 use std::time::Duration;
 
+use serde_json::Value;
+
 use super::RouteError;
 
 /// The options of one model, taken out key by key; what nobody took is an error.
@@ -48,11 +50,16 @@ impl Options {
 
     /// A whole number of at least one.
     pub(crate) fn count(&mut self, key: &'static str, default: u32) -> Result<u32, RouteError> {
+        self.optional_count(key).map(|count| count.unwrap_or(default))
+    }
+
+    /// A whole number of at least one, if the option is there.
+    pub(crate) fn optional_count(&mut self, key: &'static str) -> Result<Option<u32>, RouteError> {
         match self.take(key) {
-            None => Ok(default),
-            Some(toml::Value::Integer(count)) if count > 0 => {
-                u32::try_from(count).map_err(|_| self.error(key, "is too large"))
-            }
+            None => Ok(None),
+            Some(toml::Value::Integer(count)) if count > 0 => u32::try_from(count)
+                .map(Some)
+                .map_err(|_| self.error(key, "is too large")),
             Some(_) => Err(self.error(key, "must be a whole number of at least 1")),
         }
     }
@@ -86,6 +93,24 @@ impl Options {
         }
     }
 
+    /// The option `extra_body`: further members of a request body, in the order in which they were written, as JSON text.
+    /// `own_keys` are those that the adapter sets itself.
+    pub(crate) fn extra_body(&mut self, own_keys: &[&str]) -> Result<Vec<(String, String)>, RouteError> {
+        let table = self.table("extra_body")?;
+        table
+            .iter()
+            .map(|(key, value)| {
+                let path = format!("extra_body.{key}");
+                if own_keys.contains(&key.as_str()) {
+                    return Err(self.error(&path, "is set by cairn itself; remove it"));
+                }
+                let json = to_json(value)
+                    .ok_or_else(|| self.error(&path, "holds a date or a number that JSON cannot express"))?;
+                Ok((key.clone(), json.to_string()))
+            })
+            .collect()
+    }
+
     /// Ends the reading; a key that nobody took is an error.
     pub(crate) fn finish(self) -> Result<(), RouteError> {
         let Some(unknown) = self.table.keys().next() else {
@@ -107,4 +132,21 @@ impl Options {
         self.known.push(key);
         self.table.remove(key)
     }
+}
+
+fn to_json(value: &toml::Value) -> Option<Value> {
+    Some(match value {
+        toml::Value::String(text) => Value::from(text.as_str()),
+        toml::Value::Integer(whole) => Value::from(*whole),
+        toml::Value::Float(number) => Value::Number(serde_json::Number::from_f64(*number)?),
+        toml::Value::Boolean(flag) => Value::from(*flag),
+        toml::Value::Datetime(_) => return None,
+        toml::Value::Array(list) => Value::Array(list.iter().map(to_json).collect::<Option<_>>()?),
+        toml::Value::Table(table) => Value::Object(
+            table
+                .iter()
+                .map(|(key, value)| Some((key.clone(), to_json(value)?)))
+                .collect::<Option<_>>()?,
+        ),
+    })
 }

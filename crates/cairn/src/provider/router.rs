@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::Provider;
+use super::anthropic::Anthropic;
 use super::openai_chat::OpenAiChat;
 use super::scripted::Scripted;
 use crate::config::{Api, ModelConfig};
@@ -46,11 +47,12 @@ impl ProviderRouter {
             let provider: Arc<dyn Provider> = match model.api {
                 Api::OpenAiChat => Arc::new(OpenAiChat::new(model)?),
                 Api::Scripted => Arc::new(Scripted::new(model)?),
-                Api::OpenAiResponses | Api::Anthropic => {
+                Api::Anthropic => Arc::new(Anthropic::new(model)?),
+                Api::OpenAiResponses => {
                     return Err(RouteError::new(
                         &model.id,
                         "api",
-                        "is not built into this version of cairn yet; use openai-chat or scripted",
+                        "is not built into this version of cairn yet; use openai-chat, anthropic or scripted",
                     ));
                 }
             };

@@ -382,15 +382,7 @@ impl ChatDecoder {
 
     /// The failure that an error inside the stream stands for.
     fn reported_error(&self, data: &str) -> ProviderFailure {
-        let error = match serde_json::from_str::<Value>(data) {
-            Ok(document) => EndpointError::from_document(&document)
-                .unwrap_or_else(|| EndpointError::from_value(&document)),
-            Err(_) => EndpointError {
-                message: data.to_owned(),
-                ..EndpointError::default()
-            },
-        };
-        self.endpoint.failure_of(&error)
+        self.endpoint.failure_of(&EndpointError::from_stream(data))
     }
 
     fn malformed(&self, text: &str) -> ProviderFailure {

@@ -18,6 +18,7 @@ use crate::model::{
     Assistant, HistoryItem, Latency, ModelRequest, ModelSpec, Part, ProviderFailure, ProviderFault,
     ReasoningEffort, ToolCall, ToolDefinition,
 };
+use crate::provider::json::Json;
 
 /// An encoded request.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -304,49 +305,4 @@ fn encode_assistant(
     }
     json.raw("}");
     Ok(())
-}
-
-/// JSON text under construction. Written by hand because raw texts must go in byte for byte.
-#[derive(Default)]
-struct Json {
-    bytes: Vec<u8>,
-}
-
-impl Json {
-    fn raw(&mut self, text: &str) {
-        self.bytes.extend_from_slice(text.as_bytes());
-    }
-
-    fn string(&mut self, text: &str) {
-        const HEX: &[u8; 16] = b"0123456789abcdef";
-        self.bytes.push(b'"');
-        let bytes = text.as_bytes();
-        let mut written = 0;
-        for (at, &byte) in bytes.iter().enumerate() {
-            let escape = match byte {
-                b'"' => Some(b'"'),
-                b'\\' => Some(b'\\'),
-                b'\n' => Some(b'n'),
-                b'\r' => Some(b'r'),
-                b'\t' => Some(b't'),
-                0..0x20 => None,
-                _ => continue,
-            };
-            self.bytes.extend_from_slice(&bytes[written..at]);
-            written = at + 1;
-            match escape {
-                Some(escape) => self.bytes.extend_from_slice(&[b'\\', escape]),
-                None => self.bytes.extend_from_slice(&[
-                    b'\\',
-                    b'u',
-                    b'0',
-                    b'0',
-                    HEX[usize::from(byte >> 4)],
-                    HEX[usize::from(byte & 15)],
-                ]),
-            }
-        }
-        self.bytes.extend_from_slice(&bytes[written..]);
-        self.bytes.push(b'"');
-    }
 }

@@ -5,7 +5,6 @@
 use std::sync::Arc;
 
 use http::header::AUTHORIZATION;
-use serde_json::Value;
 
 use crate::config::ModelConfig;
 use crate::provider::RouteError;
@@ -91,7 +90,6 @@ impl ChatProfile {
             key_prefix: "Bearer ",
         };
         let headers = options.table("headers")?;
-        let extra_body = options.table("extra_body")?;
         let endpoint = Endpoint::new(config, &shape, &headers)?;
         Ok(Self {
             endpoint: Arc::new(endpoint),
@@ -129,7 +127,7 @@ impl ChatProfile {
                 ],
                 ThinkingParameter::Absent,
             )?,
-            extra_body: extra_members(&extra_body, options)?,
+            extra_body: options.extra_body(&OWN_KEYS)?,
         })
     }
 
@@ -137,36 +135,4 @@ impl ChatProfile {
     pub fn issuer(&self) -> &Arc<str> {
         &self.endpoint.issuer
     }
-}
-
-fn extra_members(table: &toml::Table, options: &Options) -> Result<Vec<(String, String)>, RouteError> {
-    table
-        .iter()
-        .map(|(key, value)| {
-            let path = format!("extra_body.{key}");
-            if OWN_KEYS.contains(&key.as_str()) {
-                return Err(options.error(&path, "is set by cairn itself; remove it"));
-            }
-            let json = to_json(value)
-                .ok_or_else(|| options.error(&path, "holds a date or a number that JSON cannot express"))?;
-            Ok((key.clone(), json.to_string()))
-        })
-        .collect()
-}
-
-fn to_json(value: &toml::Value) -> Option<Value> {
-    Some(match value {
-        toml::Value::String(text) => Value::from(text.as_str()),
-        toml::Value::Integer(whole) => Value::from(*whole),
-        toml::Value::Float(number) => Value::Number(serde_json::Number::from_f64(*number)?),
-        toml::Value::Boolean(flag) => Value::from(*flag),
-        toml::Value::Datetime(_) => return None,
-        toml::Value::Array(list) => Value::Array(list.iter().map(to_json).collect::<Option<_>>()?),
-        toml::Value::Table(table) => Value::Object(
-            table
-                .iter()
-                .map(|(key, value)| Some((key.clone(), to_json(value)?)))
-                .collect::<Option<_>>()?,
-        ),
-    })
 }

@@ -9,10 +9,7 @@ use serde::Deserialize;
 use serde::de::{self, Deserializer, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-/// Text borrowed from the chunk where it has no escapes.
-#[derive(Deserialize, Debug)]
-#[serde(transparent)]
-pub(super) struct Text<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);
+pub(super) use crate::provider::json::Text;
 
 #[derive(Deserialize, Debug)]
 pub(super) struct Chunk<'a> {
