@@ -64,17 +64,6 @@ impl EndpointError {
         }
     }
 
-    /// Reads an error that came inside a stream whose status said success.
-    pub(crate) fn from_stream(data: &str) -> Self {
-        match serde_json::from_str::<Value>(data) {
-            Ok(document) => Self::from_document(&document).unwrap_or_else(|| Self::from_value(&document)),
-            Err(_) => Self {
-                message: data.to_owned(),
-                ..Self::default()
-            },
-        }
-    }
-
     /// Reads the body of a response whose status says that it failed.
     pub(crate) fn from_response(status: u16, body: &[u8]) -> Self {
         let document: Option<Value> = serde_json::from_slice(body).ok();
@@ -126,6 +115,27 @@ impl Endpoint {
             message,
             retry_after: None,
         }
+    }
+
+    /// The failure that an error event inside a stream stands for; `data` is the event's data.
+    pub(crate) fn failure_in_stream(&self, data: &str) -> ProviderFailure {
+        let error = match serde_json::from_str::<Value>(data) {
+            Ok(document) => EndpointError::from_document(&document)
+                .unwrap_or_else(|| EndpointError::from_value(&document)),
+            Err(_) => EndpointError {
+                message: data.to_owned(),
+                ..EndpointError::default()
+            },
+        };
+        self.failure_of(&error)
+    }
+
+    /// The failure of an answer that breaks its API's own rules. `text` says which, without a full stop.
+    pub(crate) fn malformed(&self, text: &str) -> ProviderFailure {
+        self.failure(
+            ProviderFault::Malformed,
+            &format!("the endpoint's answer breaks its API: {text}"),
+        )
     }
 
     /// A failure that cairn itself words. `text` is a sentence without its full stop.

@@ -1,12 +1,12 @@
-//! JSON text as the adapters write and read it: raw texts go in byte for byte, and strings are borrowed where they can be.
+//! JSON text written byte for byte, and strings read without a copy.
 //!
-//! Must never know: what any API's JSON means.
+//! Must never know: what the text says.
 
 use std::borrow::Cow;
 
 use serde::Deserialize;
 
-/// Text borrowed from its document where it has no escapes.
+/// Text borrowed from its JSON where it has no escapes.
 #[derive(Deserialize, Debug)]
 #[serde(transparent)]
 pub(crate) struct Text<'a>(#[serde(borrow)] pub(crate) Cow<'a, str>);
@@ -14,17 +14,16 @@ pub(crate) struct Text<'a>(#[serde(borrow)] pub(crate) Cow<'a, str>);
 /// JSON text under construction. Written by hand because raw texts must go in byte for byte.
 #[derive(Default, Debug)]
 pub(crate) struct Json {
-    /// The text so far.
     pub(crate) bytes: Vec<u8>,
 }
 
 impl Json {
-    /// Adds JSON text as it is.
+    /// Writes text as it is.
     pub(crate) fn raw(&mut self, text: &str) {
         self.bytes.extend_from_slice(text.as_bytes());
     }
 
-    /// Adds a string, quoted and escaped in one fixed way.
+    /// Writes text as a JSON string.
     pub(crate) fn string(&mut self, text: &str) {
         const HEX: &[u8; 16] = b"0123456789abcdef";
         self.bytes.push(b'"');

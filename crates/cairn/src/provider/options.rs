@@ -93,11 +93,10 @@ impl Options {
         }
     }
 
-    /// The option `extra_body`: further members of a request body, in the order in which they were written, as JSON text.
-    /// `own_keys` are those that the adapter sets itself.
+    /// Option `extra_body`: further members of a request's body as JSON text, in the order in which they were written. The
+    /// adapter's own keys may not be among them.
     pub(crate) fn extra_body(&mut self, own_keys: &[&str]) -> Result<Vec<(String, String)>, RouteError> {
-        let table = self.table("extra_body")?;
-        table
+        self.table("extra_body")?
             .iter()
             .map(|(key, value)| {
                 let path = format!("extra_body.{key}");

@@ -12,8 +12,9 @@
 //!    so it is marked when it is first sent and stays so. Only the last [`BRIDGES`] are kept, to stay within four.
 //!
 //! So in automatic mode the bytes of earlier messages change only when a third step of that length begins, and then only
-//! by a marker that goes away; in explicit mode also by the marker of the end, which moves. A marker is no part of what
-//! the endpoint hashes.
+//! by a marker that goes away; in explicit mode also by the marker of the end, which moves. (A step that begins with
+//! [`SPAN`] blocks of thinking and nothing else has no block to be a bridge; there the entry's own block is marked.) A
+//! marker is no part of what the endpoint hashes.
 //!
 //! Must never know: what a block says.
 
@@ -34,10 +35,11 @@ pub(super) fn bridges(markable: &[bool], steps: &[usize]) -> Vec<usize> {
         .filter_map(|(number, start)| {
             let end = steps.get(number + 1).copied().unwrap_or(markable.len());
             // Where the request that this message answered had its entry.
-            let entry = last_markable(markable, 0, *start)?;
+            let entry = last_markable(markable, *start)?;
             let reach = entry + SPAN;
+            // If nothing but thinking comes up to there, it is the entry's own block.
             (reach < end)
-                .then(|| last_markable(markable, *start, reach + 1))
+                .then(|| last_markable(markable, reach + 1))
                 .flatten()
         })
         .take(BRIDGES)
@@ -48,11 +50,12 @@ pub(super) fn bridges(markable: &[bool], steps: &[usize]) -> Vec<usize> {
 
 /// The last block that may be marked.
 pub(super) fn end(markable: &[bool]) -> Option<usize> {
-    last_markable(markable, 0, markable.len())
+    last_markable(markable, markable.len())
 }
 
-fn last_markable(markable: &[bool], start: usize, end: usize) -> Option<usize> {
-    (start..end).rev().find(|index| markable[*index])
+/// The last block before `end` that may be marked.
+fn last_markable(markable: &[bool], end: usize) -> Option<usize> {
+    markable[..end].iter().rposition(|may| *may)
 }
 
 #[cfg(test)]
@@ -77,18 +80,20 @@ mod tests {
         markable[SPAN] = false;
         markable[SPAN - 1] = false;
         assert_eq!(bridges(&markable, &[1]), [SPAN - 2]);
+        markable[1..=SPAN].fill(false);
+        assert_eq!(bridges(&markable, &[1]), [0]);
     }
 
     #[test]
     fn the_oldest_bridges_give_way() {
         let steps: Vec<usize> = (0..5).map(|step| 1 + step * 30).collect();
         let expected: Vec<usize> = (5 - BRIDGES..5).map(|step| step * 30 + SPAN).collect();
-        assert_eq!(bridges(&vec![true; 151], &steps), expected);
+        assert_eq!(bridges(&[true; 151], &steps), expected);
     }
 
     #[test]
     fn a_history_without_answers_has_none() {
-        assert_eq!(bridges(&vec![true; 100], &[]), Vec::<usize>::new());
-        assert_eq!(bridges(&vec![true; 100], &[0]), Vec::<usize>::new());
+        assert_eq!(bridges(&[true; 100], &[]), Vec::<usize>::new());
+        assert_eq!(bridges(&[true; 100], &[0]), Vec::<usize>::new());
     }
 }

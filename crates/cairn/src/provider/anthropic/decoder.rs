@@ -8,13 +8,13 @@ use std::sync::Arc;
 
 use serde::de::IgnoredAny;
 
+use super::finish::{Finish, Outcome};
 use super::profile::AnthropicProfile;
 use super::replay::BlockRecord;
-use super::wire::{ContentBlock, Delta, Event, Message, StopDetails, Text, Typed, UsageReport};
+use super::wire::{ContentBlock, Delta, Event, Message, Text, Typed, UsageReport};
 use crate::model::{ProviderFailure, ProviderFault, ReplayState, Usage};
 use crate::provider::call::Progress;
 use crate::provider::endpoint::Endpoint;
-use crate::provider::fault::EndpointError;
 use crate::provider::sse::SseEvent;
 use crate::provider::{ModelEvent, StopReason};
 
@@ -64,20 +64,6 @@ enum Block {
     Whole { kind: String },
 }
 
-/// The endpoint's word on why the answer ends.
-#[derive(Clone, PartialEq, Eq, Debug)]
-struct Finish {
-    reason: String,
-    outcome: Outcome,
-}
-
-#[derive(Clone, PartialEq, Eq, Debug)]
-enum Outcome {
-    Stop,
-    Tools,
-    Failed(ProviderFault, String),
-}
-
 /// A block's delta that its block cannot take, or a block that the API does not have so.
 struct Breach(String);
 
@@ -115,23 +101,21 @@ impl AnthropicDecoder {
         }
         let parsed: Event<'_> = match serde_json::from_str(data) {
             Ok(parsed) => parsed,
-            _ if event.name == "error" => return Err(self.reported_error(data)),
+            _ if event.name == "error" => return Err(self.endpoint.failure_in_stream(data)),
             // The end of the stream cut this event; what came before it decides.
             Err(_) if event.unterminated => return Ok(Progress::Open),
             // An end mark of another API, which some gateways add.
-            Err(_) if data.starts_with("[DONE]") => return self.finish(events),
+            Err(_) if data.starts_with("[DONE]") => return self.finish(),
             Err(_) if is_unknown(event.name, data) => return Ok(Progress::Open),
             Err(fault) => return Err(self.malformed(&format!("an event cannot be read: {fault}"))),
         };
         let kind = parsed.kind.as_ref().map_or("", |kind| kind.0.as_ref());
         if event.name == "error" || kind == "error" || parsed.error.is_some_and(|error| error.get() != "null")
         {
-            return Err(self.reported_error(data));
+            return Err(self.endpoint.failure_in_stream(data));
         }
         match kind {
-            "message_start" => self
-                .start_message(parsed.message, events)
-                .map(|()| Progress::Open),
+            "message_start" => self.start_message(parsed.message).map(|()| Progress::Open),
             "message_stop" => self.close(events),
             "ping" => Ok(Progress::Open),
             "content_block_start" | "content_block_delta" | "content_block_stop" | "message_delta"
@@ -173,8 +157,8 @@ impl AnthropicDecoder {
         }
     }
 
-    /// The stream is over without `message_stop`, unless `Done` is out.
-    pub fn finish(&mut self, _events: &mut VecDeque<ModelEvent>) -> Result<Progress, ProviderFailure> {
+    /// The stream is over: a failure, unless `Done` is out.
+    pub fn finish(&mut self) -> Result<Progress, ProviderFailure> {
         if self.is_over {
             return Ok(Progress::Done);
         }
@@ -185,11 +169,7 @@ impl AnthropicDecoder {
         ))
     }
 
-    fn start_message(
-        &mut self,
-        message: Option<Message<'_>>,
-        _events: &mut VecDeque<ModelEvent>,
-    ) -> Result<(), ProviderFailure> {
+    fn start_message(&mut self, message: Option<Message<'_>>) -> Result<(), ProviderFailure> {
         let Some(message) = message else {
             return Err(self.malformed("message_start holds no message"));
         };
@@ -429,26 +409,8 @@ impl AnthropicDecoder {
         let Some(Text(reason)) = delta.stop_reason else {
             return Ok(());
         };
-        let failed = |fault, text: &str| Outcome::Failed(fault, text.to_owned());
-        let outcome = match &*reason {
-            "end_turn" | "stop_sequence" => Outcome::Stop,
-            "tool_use" => Outcome::Tools,
-            "max_tokens" => failed(
-                ProviderFault::OutputLimit,
-                "the answer reached the output limit and was not kept; raise max_output_tokens, or ask for less",
-            ),
-            "model_context_window_exceeded" => failed(
-                ProviderFault::ContextLength,
-                "the answer filled the model's context and was not kept; shorten the conversation or choose a model with \
-                 a larger context",
-            ),
-            "refusal" => Outcome::Failed(ProviderFault::Filtered, refusal(delta.stop_details)),
-            "pause_turn" => failed(
-                ProviderFault::Unsupported,
-                "the endpoint paused its answer for tools of its own, which cairn does not offer; remove them from \
-                 extra_body and headers",
-            ),
-            _ => return Err(self.malformed(&format!("stop_reason \"{reason}\" is unknown"))),
+        let Some(outcome) = Outcome::of(&reason, delta.stop_details) else {
+            return Err(self.malformed(&format!("stop_reason \"{reason}\" is unknown")));
         };
         match &self.finish {
             Some(known) if *known.reason != *reason => {
@@ -526,15 +488,8 @@ impl AnthropicDecoder {
         Ok(Progress::Done)
     }
 
-    fn reported_error(&self, data: &str) -> ProviderFailure {
-        self.endpoint.failure_of(&EndpointError::from_stream(data))
-    }
-
     fn malformed(&self, text: &str) -> ProviderFailure {
-        self.endpoint.failure(
-            ProviderFault::Malformed,
-            &format!("the endpoint's answer breaks its API: {text}"),
-        )
+        self.endpoint.malformed(text)
     }
 }
 
@@ -573,19 +528,4 @@ fn is_unknown(name: &str, data: &str) -> bool {
         Ok(Typed { kind: Some(kind) }) => !known(&kind.0),
         _ => !matches!(name, "" | "message") && !known(name),
     }
-}
-
-fn refusal(details: Option<StopDetails<'_>>) -> String {
-    let mut text = "the endpoint refused to answer".to_owned();
-    if let Some(details) = details {
-        let words = |words: Option<Text<'_>>| words.map(|words| words.0.into_owned());
-        if let Some(category) = words(details.category) {
-            text.push_str(&format!(", category {category}"));
-        }
-        if let Some(explanation) = words(details.explanation) {
-            text.push_str(&format!(": {}", explanation.trim_end_matches('.')));
-        }
-    }
-    text.push_str("; change the request");
-    text
 }

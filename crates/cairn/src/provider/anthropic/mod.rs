@@ -7,6 +7,7 @@ mod blocks;
 mod cache;
 mod decoder;
 mod encoder;
+mod finish;
 mod names;
 mod profile;
 mod replay;
@@ -64,7 +65,7 @@ impl Provider for Anthropic {
             let mut decoder = AnthropicDecoder::new(&profile);
             move |signal: Signal<'_>, events: &mut _| match signal {
                 Signal::Event(event) => decoder.push(event, events),
-                Signal::End => decoder.finish(events),
+                Signal::End => decoder.finish(),
             }
         })
     }

@@ -84,6 +84,6 @@ mod tests {
         assert_ne!(call_name("a.b"), call_name("a/b"));
     }
 
-    const PINNED_ID: &str = "?";
-    const PINNED_NAME: &str = "?";
+    const PINNED_ID: &str = "call_0206e966d237e543f698577bd8989ba7";
+    const PINNED_NAME: &str = "functions_Read_0b8d1670";
 }

@@ -15,7 +15,6 @@ use super::wire::{Choice, Chunk, Content, ContentPart, Delta, Text, UsageReport}
 use crate::model::{ProviderFailure, ProviderFault, ReplayState, Usage};
 use crate::provider::call::Progress;
 use crate::provider::endpoint::Endpoint;
-use crate::provider::fault::EndpointError;
 use crate::provider::sse::SseEvent;
 use crate::provider::{ModelEvent, StopReason};
 
@@ -78,7 +77,7 @@ impl ChatDecoder {
         }
         let data = event.data.trim();
         if event.name == "error" {
-            return Err(self.reported_error(data));
+            return Err(self.endpoint.failure_in_stream(data));
         }
         if data.is_empty() {
             return Ok(self.progress());
@@ -125,7 +124,7 @@ impl ChatDecoder {
                 .error
                 .is_some_and(|error| !matches!(error.get(), "null" | "false" | "\"\""));
         if is_error {
-            return Err(self.reported_error(event.data));
+            return Err(self.endpoint.failure_in_stream(event.data));
         }
         let reports = [chunk.usage, chunk.x_groq.and_then(|groq| groq.usage)];
         let reports_usage = reports.iter().any(Option::is_some);
@@ -380,16 +379,8 @@ impl ChatDecoder {
         failure
     }
 
-    /// The failure that an error inside the stream stands for.
-    fn reported_error(&self, data: &str) -> ProviderFailure {
-        self.endpoint.failure_of(&EndpointError::from_stream(data))
-    }
-
     fn malformed(&self, text: &str) -> ProviderFailure {
-        self.endpoint.failure(
-            ProviderFault::Malformed,
-            &format!("the endpoint's answer breaks its API: {text}"),
-        )
+        self.endpoint.malformed(text)
     }
 }
 
