@@ -50,7 +50,8 @@ impl EndpointError {
 
     /// Reads the error itself: an object or bare words.
     pub(crate) fn from_value(error: &Value) -> Self {
-        let code = scalar(error.get("code"));
+        let detail = || error.get("details")?.get("error_code");
+        let code = scalar(error.get("code")).or_else(|| scalar(detail()));
         let status = code
             .as_deref()
             .and_then(|code| code.parse().ok())
@@ -409,6 +410,11 @@ mod tests {
             ProviderFault::ContextLength,
         );
         check(529, "", ProviderFault::Unavailable);
+        check(
+            429,
+            r#"{"type":"error","error":{"type":"rate_limit_error","message":"cap","details":{"error_code":"enforced_spend_limit_reached"}}}"#,
+            ProviderFault::Quota,
+        );
         check(302, "", ProviderFault::NotFound);
     }
 

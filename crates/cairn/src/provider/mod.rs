@@ -3,6 +3,7 @@
 //! Owns requests to endpoints and the strict reading of their streams. Must never know: the store, a client's
 //! events, or how a tool is executed.
 
+pub mod anthropic;
 mod arguments;
 mod blocks;
 mod call;

@@ -50,11 +50,16 @@ impl Options {
 
     /// A whole number of at least one.
     pub(crate) fn count(&mut self, key: &'static str, default: u32) -> Result<u32, RouteError> {
+        self.optional_count(key).map(|count| count.unwrap_or(default))
+    }
+
+    /// A whole number of at least one, if the option is there.
+    pub(crate) fn optional_count(&mut self, key: &'static str) -> Result<Option<u32>, RouteError> {
         match self.take(key) {
-            None => Ok(default),
-            Some(toml::Value::Integer(count)) if count > 0 => {
-                u32::try_from(count).map_err(|_| self.error(key, "is too large"))
-            }
+            None => Ok(None),
+            Some(toml::Value::Integer(count)) if count > 0 => u32::try_from(count)
+                .map(Some)
+                .map_err(|_| self.error(key, "is too large")),
             Some(_) => Err(self.error(key, "must be a whole number of at least 1")),
         }
     }

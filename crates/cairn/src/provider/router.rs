@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::Provider;
+use super::anthropic::Anthropic;
 use super::openai_chat::OpenAiChat;
 use super::openai_responses::OpenAiResponses;
 use super::scripted::Scripted;
@@ -48,13 +49,7 @@ impl ProviderRouter {
                 Api::OpenAiChat => Arc::new(OpenAiChat::new(model)?),
                 Api::Scripted => Arc::new(Scripted::new(model)?),
                 Api::OpenAiResponses => Arc::new(OpenAiResponses::new(model)?),
-                Api::Anthropic => {
-                    return Err(RouteError::new(
-                        &model.id,
-                        "api",
-                        "is not built into this version of cairn yet; use openai-chat, openai-responses or scripted",
-                    ));
-                }
+                Api::Anthropic => Arc::new(Anthropic::new(model)?),
             };
             if routes.insert(model.id.clone(), provider).is_some() {
                 return Err(RouteError::new(

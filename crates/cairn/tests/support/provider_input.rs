@@ -39,6 +39,23 @@ pub fn chat_model(base_url: &str, options: &str) -> ModelConfig {
     }
 }
 
+/// A configured anthropic model; retries wait only briefly. `options` is TOML.
+pub fn anthropic_model(base_url: &str, options: &str) -> ModelConfig {
+    ModelConfig {
+        api: Api::Anthropic,
+        max_output_tokens: Some(8192),
+        ..chat_model(base_url, options)
+    }
+}
+
+/// What a run asks of an anthropic model, with nothing special.
+pub fn anthropic_spec() -> ModelSpec {
+    ModelSpec {
+        max_output_tokens: Some(8192),
+        ..spec()
+    }
+}
+
 /// What a run asks of the model, with nothing special.
 pub fn spec() -> ModelSpec {
     ModelSpec {

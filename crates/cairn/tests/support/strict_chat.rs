@@ -53,8 +53,8 @@ use tokio::task::JoinHandle;
 /// Longest wait of a test for something that must happen; only reached by a failing test.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-type BoxError = Box<dyn std::error::Error + Send + Sync>;
-type Body = UnsyncBoxBody<Bytes, BoxError>;
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+pub type Body = UnsyncBoxBody<Bytes, BoxError>;
 
 /// The fake endpoint. Ends when dropped.
 pub struct StrictChat {
@@ -460,7 +460,8 @@ async fn serve(state: Arc<Mutex<State>>, request: Request<Incoming>) -> Result<R
     respond(reply).await
 }
 
-async fn respond(reply: Reply) -> Result<Response<Body>, BoxError> {
+/// Sends a reply as it is scripted.
+pub async fn respond(reply: Reply) -> Result<Response<Body>, BoxError> {
     let (mut hold, mut held_at) = (None, usize::MAX);
     match reply.hold {
         Some(Hold { after: None, gate }) => gate.pass().await,
@@ -517,7 +518,7 @@ fn infallible(never: Infallible) -> BoxError {
 }
 
 /// Pieces of a few bytes, cut at character borders.
-fn pieces(text: &str) -> Vec<String> {
+pub fn pieces(text: &str) -> Vec<String> {
     text.chars()
         .collect::<Vec<_>>()
         .chunks(5)

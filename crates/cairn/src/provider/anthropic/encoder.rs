@@ -1,0 +1,380 @@
+//! From a model request to the exact bytes of a Messages body.
+//!
+//! Pure: the same request and profile give the same bytes, and nothing of a single call enters. `messages` comes last.
+//! What stays the same from one request of a conversation to the next:
+//!
+//! - everything before the messages, byte for byte;
+//! - each message, byte for byte but for `cache_control` members (see [`super::cache`]). Every history item is a message of
+//!   its own, except that the results of a batch share one; the API itself joins neighbouring messages of one role. So a
+//!   new item never reaches into an old message, and the blocks of a request are the first blocks of the next one;
+//! - with `cache_control = "automatic"` and fewer than three long steps, the whole body up to the end of its messages.
+//!
+//! Must never know: who sends the bytes.
+
+use std::ops::Range;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use serde::de::IgnoredAny;
+
+use super::blocks::{Messages, Role};
+use super::names;
+use super::profile::{AnthropicProfile, CacheMode, ThinkingMode};
+use super::replay::{self, Entry};
+use crate::model::{
+    Assistant, HistoryItem, Latency, ModelRequest, ModelSpec, Part, ProviderFailure, ProviderFault,
+    ReasoningEffort, ToolCall, ToolDefinition, ToolResult,
+};
+use crate::provider::json::Json;
+
+/// Kinds of pictures that the API takes.
+const IMAGE_TYPES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
+
+/// An encoded request.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct AnthropicRequest {
+    /// The body as it is sent.
+    pub body: Bytes,
+    head: Range<usize>,
+    messages: Vec<Range<usize>>,
+}
+
+impl AnthropicRequest {
+    /// Everything before the messages: model, parameters, tools and system prompt.
+    pub fn head(&self) -> &[u8] {
+        &self.body[self.head.clone()]
+    }
+
+    /// The messages one by one. Of two requests of one conversation, the earlier one's are the first of the later one's,
+    /// but for `cache_control` members.
+    pub fn messages(&self) -> impl ExactSizeIterator<Item = &[u8]> {
+        self.messages.iter().map(|range| &self.body[range.clone()])
+    }
+}
+
+/// Encodes a request, or says what the endpoint has no way to do.
+pub fn encode(
+    request: &ModelRequest,
+    profile: &AnthropicProfile,
+) -> Result<AnthropicRequest, ProviderFailure> {
+    let mut json = Json::default();
+    encode_head(&mut json, request, profile)?;
+    let head = 0..json.bytes.len();
+    let mut messages = Messages::new(json);
+    let mut in_results = false;
+    for item in &request.history {
+        let is_result = matches!(**item, HistoryItem::ToolResult(_));
+        match &**item {
+            HistoryItem::User { parts, .. } => {
+                messages.begin(Role::User);
+                encode_user(&mut messages, parts, &request.model, profile)?;
+            }
+            HistoryItem::Assistant { said, calls, .. } => {
+                messages.begin(Role::Assistant);
+                encode_assistant(&mut messages, said, calls, profile)?;
+            }
+            HistoryItem::ToolResult(result) => {
+                if !in_results {
+                    messages.begin(Role::User);
+                }
+                encode_result(&mut messages, result);
+            }
+        }
+        in_results = is_result;
+    }
+    let finished = messages.finish(profile.cache, profile.cache_marker);
+    if finished.messages.is_empty() {
+        let text = "the conversation holds nothing that could be sent; say something first";
+        return Err(profile.endpoint.failure(ProviderFault::InvalidRequest, text));
+    }
+    Ok(AnthropicRequest {
+        body: finished.body.into(),
+        head,
+        messages: finished.messages,
+    })
+}
+
+fn encode_head(
+    json: &mut Json,
+    request: &ModelRequest,
+    profile: &AnthropicProfile,
+) -> Result<(), ProviderFailure> {
+    let unsupported = |text: &str| Err(profile.endpoint.failure(ProviderFault::Unsupported, text));
+    let Some(max_tokens) = request.model.max_output_tokens else {
+        return unsupported("the API needs the largest answer in tokens; set max_output_tokens");
+    };
+    json.raw("{\"model\":");
+    json.string(&profile.upstream_model);
+    json.raw(&format!(",\"max_tokens\":{max_tokens},\"stream\":true,"));
+    if profile.cache == CacheMode::Automatic {
+        json.raw(&format!("\"cache_control\":{},", profile.cache_marker));
+    }
+    encode_asked(json, &request.model, max_tokens, profile)?;
+    for (key, value) in &profile.extra_body {
+        json.string(key);
+        json.raw(":");
+        json.raw(value);
+        json.raw(",");
+    }
+    let marker = match profile.cache {
+        CacheMode::Off => String::new(),
+        CacheMode::Automatic | CacheMode::Explicit => {
+            format!(",\"cache_control\":{}", profile.cache_marker)
+        }
+    };
+    let instructions = &request.prompt.instructions;
+    let has_system = !instructions.trim().is_empty();
+    let tools = &request.prompt.tools;
+    if !tools.is_empty() {
+        json.raw("\"tools\":[");
+        for (index, tool) in tools.iter().enumerate() {
+            if index > 0 {
+                json.raw(",");
+            }
+            encode_tool(json, tool, profile)?;
+            if !has_system && index + 1 == tools.len() {
+                json.raw(&marker);
+            }
+            json.raw("}");
+        }
+        json.raw("],");
+    }
+    if has_system {
+        json.raw("\"system\":[{\"type\":\"text\",\"text\":");
+        json.string(instructions);
+        json.raw(&marker);
+        json.raw("}],");
+    }
+    Ok(())
+}
+
+/// What the run asks of the model beyond an answer.
+fn encode_asked(
+    json: &mut Json,
+    model: &ModelSpec,
+    max_tokens: u32,
+    profile: &AnthropicProfile,
+) -> Result<(), ProviderFailure> {
+    let unsupported = |text: &str| Err(profile.endpoint.failure(ProviderFault::Unsupported, text));
+    if model.latency == Latency::Fast {
+        return unsupported("this endpoint has no faster route; switch fast off");
+    }
+    let (asked, effort) = match (model.reasoning.enabled, model.reasoning.effort) {
+        (Some(true), Some(ReasoningEffort::None)) => {
+            return unsupported("thinking is asked for with the effort none; choose one of them");
+        }
+        (_, Some(ReasoningEffort::None)) => (Some(false), None),
+        (None, None) => (profile.think_by_default.then_some(true), None),
+        // An effort to think asks for thinking.
+        (enabled, effort) => (enabled.or(Some(true)), effort),
+    };
+    let display = match profile.thinking_display {
+        Some(display) => format!(",\"display\":\"{display}\""),
+        None => String::new(),
+    };
+    match (asked, profile.thinking) {
+        (None, _) => {}
+        (Some(false), _) => json.raw("\"thinking\":{\"type\":\"disabled\"},"),
+        (Some(true), ThinkingMode::Adaptive) => {
+            json.raw(&format!("\"thinking\":{{\"type\":\"adaptive\"{display}}},"));
+        }
+        (Some(true), ThinkingMode::Budget(budget)) if budget < max_tokens => json.raw(&format!(
+            "\"thinking\":{{\"type\":\"enabled\",\"budget_tokens\":{budget}{display}}},"
+        )),
+        (Some(true), ThinkingMode::Budget(_)) => {
+            return unsupported("thinking_budget_tokens must be below the largest answer that is asked for");
+        }
+    }
+    match (effort, profile.thinking) {
+        (None | Some(ReasoningEffort::None), _) => {}
+        (Some(_), ThinkingMode::Budget(_)) => {
+            return unsupported(
+                "this model thinks by a fixed budget and takes no effort; choose none, or set thinking_mode",
+            );
+        }
+        (Some(ReasoningEffort::Minimal), _) => {
+            return unsupported("this API knows no effort below low; choose another");
+        }
+        (Some(ReasoningEffort::Low), _) => encode_effort(json, "low"),
+        (Some(ReasoningEffort::Medium), _) => encode_effort(json, "medium"),
+        (Some(ReasoningEffort::High), _) => encode_effort(json, "high"),
+        (Some(ReasoningEffort::XHigh), _) => encode_effort(json, "xhigh"),
+        (Some(ReasoningEffort::Max), _) => encode_effort(json, "max"),
+    }
+    Ok(())
+}
+
+fn encode_effort(json: &mut Json, word: &str) {
+    json.raw(&format!("\"output_config\":{{\"effort\":\"{word}\"}},"));
+}
+
+/// Writes a tool without its closing brace.
+fn encode_tool(
+    json: &mut Json,
+    tool: &ToolDefinition,
+    profile: &AnthropicProfile,
+) -> Result<(), ProviderFailure> {
+    let invalid = |text: String| Err(profile.endpoint.failure(ProviderFault::InvalidRequest, &text));
+    if !names::is_tool_name(&tool.name) {
+        return invalid(format!(
+            "the tool name {:?} is not one that the API takes: at most 128 letters, digits, _ and -",
+            tool.name
+        ));
+    }
+    if let Err(fault) = serde_json::from_str::<IgnoredAny>(&tool.parameters) {
+        return invalid(format!(
+            "the parameters of the tool {} are no JSON: {fault}",
+            tool.name
+        ));
+    }
+    json.raw("{\"name\":");
+    json.string(&tool.name);
+    if !tool.description.is_empty() {
+        json.raw(",\"description\":");
+        json.string(&tool.description);
+    }
+    json.raw(",\"input_schema\":");
+    json.raw(&tool.parameters);
+    Ok(())
+}
+
+fn encode_user(
+    messages: &mut Messages,
+    parts: &[Part],
+    model: &ModelSpec,
+    profile: &AnthropicProfile,
+) -> Result<(), ProviderFailure> {
+    let unsupported = |text: &str| Err(profile.endpoint.failure(ProviderFault::Unsupported, text));
+    for part in parts {
+        match part {
+            Part::Text(text) => encode_text(messages, text),
+            Part::Image(_) if !model.vision => {
+                return unsupported(
+                    "the conversation holds a picture and this model takes none; choose a model with vision = true",
+                );
+            }
+            Part::Image(image) if !IMAGE_TYPES.contains(&&*image.mime_type) => {
+                return unsupported(
+                    "the conversation holds a picture of a kind that this API does not take; it takes PNG, JPEG, GIF \
+                     and WebP",
+                );
+            }
+            Part::Image(image) => messages.block(true, |json| {
+                json.raw(r#"{"type":"image","source":{"type":"base64","media_type":"#);
+                json.string(&image.mime_type);
+                json.raw(",\"data\":\"");
+                json.raw(&STANDARD.encode(&image.data));
+                json.raw("\"}}");
+            }),
+        }
+    }
+    Ok(())
+}
+
+/// A block of text; nothing where the text says nothing, because the API refuses blank blocks.
+fn encode_text(messages: &mut Messages, text: &str) {
+    if text.trim().is_empty() {
+        return;
+    }
+    messages.block(true, |json| {
+        json.raw(r#"{"type":"text","text":"#);
+        json.string(text);
+        json.raw("}");
+    });
+}
+
+fn encode_assistant(
+    messages: &mut Messages,
+    said: &Assistant,
+    calls: &[ToolCall],
+    profile: &AnthropicProfile,
+) -> Result<(), ProviderFailure> {
+    match &said.replay {
+        Some(replay) if replay.issuer == *profile.issuer() => {
+            encode_recorded(messages, said, calls, &replay.payload).map_err(|fault| {
+                profile.endpoint.failure(
+                    ProviderFault::InvalidRequest,
+                    &format!("the conversation holds a damaged replay state of this model: {fault}"),
+                )
+            })
+        }
+        // What another issuer recorded means nothing here: its thinking is left out, and text stands before calls.
+        _ => {
+            encode_text(messages, &said.text);
+            for call in calls {
+                encode_call(messages, call);
+            }
+            Ok(())
+        }
+    }
+}
+
+/// The blocks in the order in which they came, those of thinking byte for byte.
+fn encode_recorded(
+    messages: &mut Messages,
+    said: &Assistant,
+    calls: &[ToolCall],
+    payload: &str,
+) -> Result<(), String> {
+    let mut text = &*said.text;
+    let mut next_call = 0;
+    for entry in replay::entries(payload)? {
+        match entry {
+            Entry::Raw(block) => messages.block(false, |json| json.raw(block.get())),
+            Entry::Text(bytes) => {
+                let (block, rest) = text
+                    .split_at_checked(bytes)
+                    .ok_or("it names more text than there is")?;
+                text = rest;
+                encode_text(messages, block);
+            }
+            Entry::Call(index) => {
+                let call = calls
+                    .get(index)
+                    .filter(|_| index == next_call)
+                    .ok_or("it names calls that are not there")?;
+                next_call += 1;
+                encode_call(messages, call);
+            }
+        }
+    }
+    if !text.is_empty() || next_call != calls.len() {
+        return Err("it leaves out a part of the answer".to_owned());
+    }
+    Ok(())
+}
+
+fn encode_call(messages: &mut Messages, call: &ToolCall) {
+    messages.block(true, |json| {
+        json.raw(r#"{"type":"tool_use","id":"#);
+        json.string(&names::call_id(call.id.as_str()));
+        json.raw(",\"name\":");
+        json.string(&names::call_name(&call.name));
+        json.raw(",\"input\":");
+        // The API takes only objects; another model may have written something else.
+        if call.arguments.trim_start().starts_with('{') {
+            json.raw(&call.arguments);
+        } else {
+            json.raw("{\"arguments\":");
+            json.raw(&call.arguments);
+            json.raw("}");
+        }
+        json.raw("}");
+    });
+}
+
+fn encode_result(messages: &mut Messages, result: &ToolResult) {
+    messages.block(true, |json| {
+        json.raw(r#"{"type":"tool_result","tool_use_id":"#);
+        json.string(&names::call_id(result.call.as_str()));
+        if !result.content.trim().is_empty() {
+            json.raw(",\"content\":");
+            json.string(&result.content);
+        }
+        if result.is_error {
+            json.raw(",\"is_error\":true");
+        }
+        json.raw("}");
+    });
+}

@@ -1,0 +1,593 @@
+//! A strict fake Anthropic Messages endpoint on loopback: scripted answers out, every request checked.
+//!
+//! It is an oracle, not a mock: each request must obey the API's rules, must bring back every answer that this endpoint
+//! gave as it was given (thinking, signatures and order included), and must extend the earlier request of its conversation.
+//! It also keeps a prompt cache by the API's rules: a request that extends another must find that one's entry. A breach is
+//! answered with 400, as the real endpoint would, and recorded until [`StrictAnthropic::assert_clean`].
+//!
+//! Answers are built from [`Said`] blocks; faults with [`Reply`], as for the strict chat endpoint.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    missing_docs,
+    dead_code,
+    reason = "shared test support; not every test file uses all of it"
+)]
+
+#[path = "strict_chat.rs"]
+mod strict_chat;
+
+use std::collections::{BTreeSet, HashSet, VecDeque};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+
+use http::{Request, Response};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use hyper_util::rt::TokioIo;
+use serde_json::{Value, json};
+use strict_chat::{Body, BoxError, pieces, respond};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+
+pub use strict_chat::{RecordedRequest, Reply};
+
+/// A block of a scripted answer.
+#[derive(Clone, Copy, Debug)]
+pub enum Said<'a> {
+    /// Words and signature.
+    Thinking(&'a str, &'a str),
+    Redacted(&'a str),
+    Text(&'a str),
+    /// Id, name, argument text.
+    Call(&'a str, &'a str, &'a str),
+}
+
+/// The fake endpoint. Ends when dropped.
+pub struct StrictAnthropic {
+    address: SocketAddr,
+    state: Arc<Mutex<State>>,
+    server: JoinHandle<()>,
+}
+
+#[derive(Default)]
+struct State {
+    replies: VecDeque<Reply>,
+    requests: Vec<RecordedRequest>,
+    violations: Vec<String>,
+    /// The blocks of every answer given, blank texts left out.
+    given: Vec<Vec<Value>>,
+    cache: PromptCache,
+    reset_allowed: bool,
+}
+
+impl StrictAnthropic {
+    /// Starts an endpoint on a free port.
+    pub async fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let state = Arc::new(Mutex::new(State::default()));
+        let shared = Arc::clone(&state);
+        let server = tokio::spawn(async move {
+            let mut connections = tokio::task::JoinSet::new();
+            while let Ok((socket, _)) = listener.accept().await {
+                let shared = Arc::clone(&shared);
+                let service = hyper::service::service_fn(move |request| serve(Arc::clone(&shared), request));
+                connections.spawn(async move {
+                    let connection = hyper::server::conn::http1::Builder::new();
+                    let _ = connection.serve_connection(TokioIo::new(socket), service).await;
+                });
+            }
+        });
+        Self {
+            address,
+            state,
+            server,
+        }
+    }
+
+    /// What a configured model's `base_url` is set to.
+    pub fn base_url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Queues the reply to a further request.
+    pub fn reply(&self, reply: Reply) {
+        self.state.lock().unwrap().replies.push_back(reply);
+    }
+
+    /// Queues a whole answer, which later requests must bring back as it is.
+    pub fn say(&self, blocks: &[Said<'_>]) {
+        let mut state = self.state.lock().unwrap();
+        state.replies.push_back(answer(blocks));
+        let given: Vec<Value> = blocks.iter().filter_map(given).collect();
+        state.given.push(given);
+    }
+
+    /// All requests so far, in the order of their arrival.
+    pub fn requests(&self) -> Vec<RecordedRequest> {
+        self.state.lock().unwrap().requests.clone()
+    }
+
+    /// What requests broke so far.
+    pub fn violations(&self) -> Vec<String> {
+        self.state.lock().unwrap().violations.clone()
+    }
+
+    /// The next request need not extend the one before it.
+    pub fn allow_reset(&self) {
+        self.state.lock().unwrap().reset_allowed = true;
+    }
+
+    /// Fails the test if any request broke a rule or a queued reply was not used.
+    #[track_caller]
+    pub fn assert_clean(&self) {
+        let state = self.state.lock().unwrap();
+        assert_eq!(
+            state.violations,
+            Vec::<String>::new(),
+            "requests broke the endpoint's rules"
+        );
+        assert_eq!(state.replies.len(), 0, "queued replies were not asked for");
+    }
+}
+
+impl Drop for StrictAnthropic {
+    fn drop(&mut self) {
+        self.server.abort();
+    }
+}
+
+/// A whole answer as an event stream in small pieces, with usage.
+pub fn answer(blocks: &[Said<'_>]) -> Reply {
+    let mut events = vec![
+        json!({"type": "message_start", "message": {"id": "msg_1", "type": "message",
+        "role": "assistant", "content": [], "model": "m", "stop_reason": null,
+        "usage": {"input_tokens": 100, "output_tokens": 1}}}),
+    ];
+    let mut reason = "end_turn";
+    for (index, said) in blocks.iter().enumerate() {
+        let mut start = |block: Value| {
+            events.push(json!({"type": "content_block_start", "index": index, "content_block": block}));
+        };
+        let deltas: Vec<Value> = match said {
+            Said::Thinking(words, signature) => {
+                start(json!({"type": "thinking", "thinking": "", "signature": ""}));
+                let words = pieces(words).into_iter();
+                words
+                    .map(|piece| json!({"type": "thinking_delta", "thinking": piece}))
+                    .chain([json!({"type": "signature_delta", "signature": signature})])
+                    .collect()
+            }
+            Said::Redacted(data) => {
+                start(json!({"type": "redacted_thinking", "data": data}));
+                Vec::new()
+            }
+            Said::Text(text) => {
+                start(json!({"type": "text", "text": ""}));
+                let words = pieces(text).into_iter();
+                words
+                    .map(|piece| json!({"type": "text_delta", "text": piece}))
+                    .collect()
+            }
+            Said::Call(id, name, arguments) => {
+                reason = "tool_use";
+                start(json!({"type": "tool_use", "id": id, "name": name, "input": {}}));
+                let parts = pieces(arguments).into_iter();
+                parts
+                    .map(|piece| json!({"type": "input_json_delta", "partial_json": piece}))
+                    .collect()
+            }
+        };
+        for delta in deltas {
+            events.push(json!({"type": "content_block_delta", "index": index, "delta": delta}));
+        }
+        events.push(json!({"type": "content_block_stop", "index": index}));
+    }
+    events.push(
+        json!({"type": "message_delta", "delta": {"stop_reason": reason, "stop_sequence": null},
+        "usage": {"output_tokens": 10}}),
+    );
+    events.push(json!({"type": "message_stop"}));
+    let line = |event: &Value| format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap());
+    Reply::raw(events.iter().map(line).collect::<String>())
+}
+
+/// The block as a later request must bring it back; none for a blank text, which the API refuses.
+fn given(said: &Said<'_>) -> Option<Value> {
+    Some(match said {
+        Said::Thinking(words, signature) => {
+            json!({"type": "thinking", "thinking": words, "signature": signature})
+        }
+        Said::Redacted(data) => json!({"type": "redacted_thinking", "data": data}),
+        Said::Text(text) if text.trim().is_empty() => return None,
+        Said::Text(text) => json!({"type": "text", "text": text}),
+        Said::Call(id, name, arguments) => {
+            let arguments = if arguments.trim().is_empty() {
+                "{}"
+            } else {
+                arguments
+            };
+            let input: Value = serde_json::from_str(arguments).unwrap();
+            json!({"type": "tool_use", "id": id, "name": name, "input": input})
+        }
+    })
+}
+
+async fn serve(state: Arc<Mutex<State>>, request: Request<Incoming>) -> Result<Response<Body>, BoxError> {
+    let (parts, body) = request.into_parts();
+    let body = body.collect().await?.to_bytes();
+    let reply = {
+        let mut state = state.lock().unwrap();
+        let request = RecordedRequest {
+            path: parts.uri.to_string(),
+            headers: parts.headers,
+            json: serde_json::from_slice(&body).unwrap_or(Value::Null),
+            body,
+        };
+        let breaches = state.check(&request);
+        let number = state.requests.len();
+        state.requests.push(request);
+        let reply = state.replies.pop_front();
+        if let Some(first) = breaches.first() {
+            let refusal =
+                json!({"type": "error", "error": {"type": "invalid_request_error", "message": first}});
+            let all = breaches
+                .iter()
+                .map(|breach| format!("request {number}: {breach}"));
+            state.violations.extend(all);
+            Reply::status(400, &[], &refusal.to_string())
+        } else if let Some(reply) = reply {
+            reply
+        } else {
+            state
+                .violations
+                .push(format!("request {number}: no reply was queued for it"));
+            Reply::status(400, &[], r#"{"error":{"message":"the test queued no reply"}}"#)
+        }
+    };
+    respond(reply).await
+}
+
+impl State {
+    fn check(&mut self, request: &RecordedRequest) -> Vec<String> {
+        let mut breaches = Vec::new();
+        let json = &request.json;
+        if request.path != "/v1/messages" {
+            breaches.push(format!("path {}", request.path));
+        }
+        if request.headers.get("anthropic-version").is_none() {
+            breaches.push("anthropic-version is missing".to_owned());
+        }
+        if !json.is_object() {
+            breaches.push("the body is no JSON object".to_owned());
+            return breaches;
+        }
+        if json["stream"] != json!(true)
+            || !json["model"].is_string()
+            || json["max_tokens"].as_u64().is_none_or(|n| n < 1)
+        {
+            breaches.push("stream, model or max_tokens is missing".to_owned());
+        }
+        check_head(json, &mut breaches);
+        check_markers(json, &mut breaches);
+        check_turns(request.messages(), &mut breaches);
+        self.check_given(request.messages(), &mut breaches);
+        self.check_extension(request, &mut breaches);
+        breaches
+    }
+
+    /// Every answer that this endpoint gave comes back whole, and nothing that claims to be thinking is invented.
+    fn check_given(&self, messages: &[Value], breaches: &mut Vec<String>) {
+        for (index, message) in messages.iter().enumerate() {
+            if message["role"] != "assistant" {
+                continue;
+            }
+            let blocks: Vec<Value> = blocks(message).map(unmarked).collect();
+            let is_thought =
+                |block: &&Value| matches!(block["type"].as_str(), Some("thinking" | "redacted_thinking"));
+            let ids = |blocks: &[Value]| -> Vec<String> {
+                blocks
+                    .iter()
+                    .filter_map(|block| block["id"].as_str().map(str::to_owned))
+                    .collect()
+            };
+            let known = self.given.iter().find(|given| {
+                let thoughts = blocks.iter().filter(is_thought);
+                **given == blocks
+                    || thoughts.clone().count() > 0 && thoughts.clone().any(|block| given.contains(block))
+                    || !ids(given).is_empty() && ids(given) == ids(&blocks)
+            });
+            match known {
+                Some(given) if *given != blocks => breaches.push(format!(
+                    "message {index}: blocks in an assistant message cannot be modified:\n  was {}\n  is  {}",
+                    json!(given),
+                    json!(blocks)
+                )),
+                None if blocks.iter().any(|block| is_thought(&block)) => {
+                    breaches.push(format!("message {index}: thinking that was never given"));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn check_extension(&mut self, request: &RecordedRequest, breaches: &mut Vec<String>) {
+        let reset_allowed = std::mem::take(&mut self.reset_allowed);
+        let found = self.cache.ask(&request.json);
+        let Some(earlier) = self.requests.last().filter(|_| !reset_allowed) else {
+            return;
+        };
+        let was = PromptCache::positions(&earlier.json);
+        let is = PromptCache::positions(&request.json);
+        let extends = was.len() <= is.len() && was.iter().zip(&is).all(|(was, is)| was.text == is.text);
+        if !extends {
+            let at = was
+                .iter()
+                .zip(&is)
+                .take_while(|(was, is)| was.text == is.text)
+                .count();
+            breaches.push(format!(
+                "it does not extend the earlier request: block {at}:\n  was {:?}\n  is  {:?}",
+                was.get(at).map(|block| &block.text),
+                is.get(at).map(|block| &block.text)
+            ));
+        } else if request.json["cache_control"].is_object() && found < was.len() {
+            breaches.push(format!("it found only {found} of {} cached blocks", was.len()));
+        }
+    }
+}
+
+/// The endpoint's prompt cache: entries at marked positions, found by looking back a bounded way from marked positions.
+#[derive(Default)]
+pub struct PromptCache {
+    entries: HashSet<u64>,
+}
+
+/// A position of the cache: one block of tools, system prompt or messages.
+pub struct Position {
+    /// The block without its marker, as JSON.
+    pub text: String,
+    pub is_marked: bool,
+    can_be_marked: bool,
+}
+
+/// How many positions are looked at from each marked one, itself included.
+const LOOK_BACK: usize = 20;
+
+impl PromptCache {
+    /// The request's positions in the order in which they are hashed.
+    pub fn positions(json: &Value) -> Vec<Position> {
+        let mut positions = Vec::new();
+        let mut add = |kind: &str, block: &Value| {
+            let kind_of_block = block["type"].as_str().unwrap_or_default();
+            positions.push(Position {
+                text: format!("{kind} {}", unmarked(block)),
+                is_marked: block["cache_control"].is_object(),
+                can_be_marked: !kind_of_block.contains("thinking"),
+            });
+        };
+        for key in ["tools", "system"] {
+            json[key]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .for_each(|block| add(key, block));
+        }
+        for message in json["messages"].as_array().into_iter().flatten() {
+            let role = message["role"].as_str().unwrap_or_default();
+            blocks(message).for_each(|block| add(role, block));
+        }
+        if json["cache_control"].is_object()
+            && let Some(last) = positions.iter_mut().rev().find(|position| position.can_be_marked)
+        {
+            last.is_marked = true;
+        }
+        positions
+    }
+
+    /// How many blocks of this request are found, the longest way; then writes its own entries.
+    pub fn ask(&mut self, json: &Value) -> usize {
+        let mut hash = DefaultHasher::new();
+        let positions = Self::positions(json);
+        let prefixes: Vec<u64> = positions
+            .iter()
+            .map(|position| {
+                position.text.hash(&mut hash);
+                hash.finish()
+            })
+            .collect();
+        let marked: Vec<usize> = (0..positions.len())
+            .filter(|index| positions[*index].is_marked)
+            .collect();
+        let found = marked
+            .iter()
+            .flat_map(|marked| (marked + 1).saturating_sub(LOOK_BACK)..=*marked)
+            .filter(|index| self.entries.contains(&prefixes[*index]))
+            .max();
+        self.entries.extend(marked.iter().map(|index| prefixes[*index]));
+        found.map_or(0, |index| index + 1)
+    }
+}
+
+fn blocks(message: &Value) -> impl Iterator<Item = &Value> {
+    message["content"].as_array().into_iter().flatten()
+}
+
+fn unmarked(block: &Value) -> Value {
+    let mut block = block.clone();
+    if let Some(object) = block.as_object_mut() {
+        object.shift_remove("cache_control");
+    }
+    block
+}
+
+fn is_blank(value: &Value) -> bool {
+    value.as_str().is_none_or(|text| text.trim().is_empty())
+}
+
+fn is_name(value: &Value, longest: usize) -> bool {
+    value.as_str().is_some_and(|name| {
+        (1..=longest).contains(&name.len())
+            && name
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-')
+    })
+}
+
+fn check_head(json: &Value, breaches: &mut Vec<String>) {
+    let last = json.as_object().and_then(|body| body.keys().next_back());
+    if last.is_none_or(|key| key != "messages") {
+        breaches.push("messages do not come last".to_owned());
+    }
+    let mut names = BTreeSet::new();
+    for tool in json["tools"].as_array().into_iter().flatten() {
+        if !is_name(&tool["name"], 128) || !names.insert(tool["name"].to_string()) {
+            breaches.push(format!(
+                "tool name {} is not allowed or there twice",
+                tool["name"]
+            ));
+        }
+        if tool["input_schema"]["type"] != "object" {
+            breaches.push(format!("tool {} has no schema of an object", tool["name"]));
+        }
+    }
+    if json.get("tools").is_some() && names.is_empty() {
+        breaches.push("tools must be a list that is not empty".to_owned());
+    }
+    let system = json.get("system");
+    if system.is_some_and(|system| {
+        !system
+            .as_array()
+            .is_some_and(|blocks| !blocks.is_empty() && blocks.iter().all(|block| !is_blank(&block["text"])))
+    }) {
+        breaches.push("system holds no text".to_owned());
+    }
+    let thinking = &json["thinking"];
+    let budget = thinking["budget_tokens"].as_u64();
+    match thinking["type"].as_str() {
+        Some("enabled")
+            if budget.is_some_and(|budget| budget >= 1024 && Some(budget) < json["max_tokens"].as_u64()) => {}
+        Some("adaptive" | "disabled") if budget.is_none() => {}
+        None if thinking.is_null() => {}
+        _ => breaches.push(format!("thinking {thinking} is not allowed")),
+    }
+}
+
+fn check_markers(json: &Value, breaches: &mut Vec<String>) {
+    let mut markers = Vec::new();
+    markers.extend(json.get("cache_control"));
+    for key in ["tools", "system"] {
+        let blocks = json[key].as_array().into_iter().flatten();
+        markers.extend(blocks.filter_map(|block| block.get("cache_control")));
+    }
+    for block in json["messages"].as_array().into_iter().flatten().flat_map(blocks) {
+        let Some(marker) = block.get("cache_control") else {
+            continue;
+        };
+        markers.push(marker);
+        if block["type"]
+            .as_str()
+            .is_some_and(|kind| kind.contains("thinking"))
+        {
+            breaches.push("a block of thinking is marked for the cache".to_owned());
+        }
+    }
+    if markers.len() > 4 {
+        breaches.push(format!("{} blocks are marked for the cache", markers.len()));
+    }
+    if markers
+        .iter()
+        .any(|marker| *marker != markers[0] || marker["type"] != "ephemeral")
+    {
+        breaches.push("cache markers are odd or differ".to_owned());
+    }
+}
+
+/// Checks the turns: neighbouring messages of one role are one.
+fn check_turns(messages: &[Value], breaches: &mut Vec<String>) {
+    let mut turns: Vec<(&str, Vec<&Value>)> = Vec::new();
+    for (index, message) in messages.iter().enumerate() {
+        let role = message["role"].as_str().unwrap_or_default();
+        if !matches!(role, "user" | "assistant") {
+            breaches.push(format!("message {index}: role {role:?} is unknown"));
+        }
+        if blocks(message).next().is_none() {
+            breaches.push(format!("message {index}: content is empty"));
+        }
+        match turns.last_mut() {
+            Some((last, turn)) if *last == role => turn.extend(blocks(message)),
+            _ => turns.push((role, blocks(message).collect())),
+        }
+    }
+    if turns.first().is_none_or(|(role, _)| *role != "user")
+        || turns.last().is_none_or(|(role, _)| *role != "user")
+    {
+        breaches.push("the first and the last message must be the user's".to_owned());
+    }
+    let mut ids = BTreeSet::new();
+    let mut open: BTreeSet<String> = BTreeSet::new();
+    for (index, (role, blocks)) in turns.iter().enumerate() {
+        let mut results_over = false;
+        for block in blocks {
+            let kind = block["type"].as_str().unwrap_or_default();
+            let id = block["id"]
+                .as_str()
+                .or(block["tool_use_id"].as_str())
+                .unwrap_or_default();
+            if kind != "tool_result" {
+                results_over = true;
+            }
+            match (*role, kind) {
+                (_, "text") if !is_blank(&block["text"]) => {}
+                ("user", "image")
+                    if block["source"]["type"] == "base64"
+                        && block["source"]["media_type"]
+                            .as_str()
+                            .is_some_and(|kind| kind.starts_with("image/"))
+                        && !is_blank(&block["source"]["data"]) => {}
+                ("user", "tool_result") => {
+                    if results_over {
+                        breaches.push(format!("turn {index}: tool_result after other blocks"));
+                    }
+                    if !open.remove(id) {
+                        breaches.push(format!(
+                            "turn {index}: tool_result for {id:?}, which is no open call"
+                        ));
+                    }
+                    if block.get("content").is_some_and(is_blank) {
+                        breaches.push(format!("turn {index}: an empty result must have no content"));
+                    }
+                }
+                ("assistant", "tool_use") => {
+                    if !is_name(&block["id"], 64) || !ids.insert(id) {
+                        breaches.push(format!(
+                            "turn {index}: call id {id:?} is not allowed or not unique"
+                        ));
+                    }
+                    if !is_name(&block["name"], 128) || !block["input"].is_object() {
+                        breaches.push(format!("turn {index}: call {id} has no name or no input object"));
+                    }
+                    open.insert(id.to_owned());
+                }
+                ("assistant", "thinking") if block["thinking"].is_string() => {}
+                ("assistant", "redacted_thinking") if !is_blank(&block["data"]) => {}
+                _ => breaches.push(format!("turn {index}: block {block} is not allowed")),
+            }
+        }
+        if *role == "user" && !open.is_empty() {
+            breaches.push(format!(
+                "turn {index}: tool_use ids {open:?} were found without tool_result blocks"
+            ));
+            open.clear();
+        }
+    }
+    if !open.is_empty() {
+        breaches.push(format!(
+            "tool_use ids {open:?} were found without tool_result blocks"
+        ));
+    }
+}
