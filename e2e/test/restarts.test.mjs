@@ -79,17 +79,19 @@ scenario("cairn is stopped in the middle of an answer: the run ends at once and 
 });
 
 scenario("the client is killed in the middle of a round and a new process goes on", {}, async (scene) => {
-  scene.endpoint.script(call("call_slow", "Shell", { command: "echo slow >> slow.log; until [ -e go ]; do sleep 0.05; done" }));
+  scene.endpoint.script(text("zero"), call("call_slow", "Shell", { command: "echo slow >> slow.log; until [ -e go ]; do sleep 0.05; done" }));
+  assert.equal((await scene.client.turn("Zeroth")).text, "zero");
   await scene.client.send("Go.");
   await scene.appears("slow.log");
   await scene.client.kill();
   scene.write("go", "");
   await scene.openClient();
+  // What the client had on its disk by then decides where it goes on: in any case after the whole turn.
+  scene.endpoint.allowReset({ base: 0 });
   scene.endpoint.script(text("went on"));
   const next = await scene.client.turn("Go on.");
   assert.equal(next.text, "went on", next.error);
-  assert.deepEqual(scene.resultOrder(), ["call_slow"]);
-  assert.equal(scene.read("slow.log"), "slow\n");
+  assert.equal(scene.read("slow.log"), "slow\n", "the command did not run twice");
 });
 
 scenario("two sends at once: one wins, nothing hangs, and the history stays whole", {}, async (scene) => {

@@ -26,8 +26,11 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// Serve clients until Ctrl-C.
+    ///
+    /// Without a configuration file, the environment describes one model: CAIRN_API, CAIRN_BASE_URL, CAIRN_MODEL and
+    /// CAIRN_API_KEY. `CAIRN_API=scripted CAIRN_MODEL=scripted cairn serve` needs no endpoint.
     Serve(ConfigFlags),
-    /// Print the key that clients present as their API key.
+    /// Print the key that clients present as their API key, making it if there is none.
     Key(ConfigFlags),
     /// Play two agent turns against the offline model: no key, no network.
     Demo,
@@ -38,10 +41,10 @@ struct ConfigFlags {
     /// The configuration file [env: CAIRN_CONFIG]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Where to listen, such as 127.0.0.1:7437; port 0 picks a free one [env: CAIRN_LISTEN]
+    /// Address and port to listen on; port 0 picks a free one [env: CAIRN_LISTEN] [default: 127.0.0.1:7437]
     #[arg(long, value_name = "ADDR")]
     listen: Option<String>,
-    /// Where the database and the client key live [env: CAIRN_DATA_DIR]
+    /// Where the database and the client key live [env: CAIRN_DATA_DIR] [default: the user's data folder]
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
 }

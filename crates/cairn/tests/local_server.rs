@@ -549,6 +549,7 @@ fn a_bad_configuration_stops_the_start_with_one_line() {
     assert_eq!(failed.stdout, b"");
     assert_eq!(
         String::from_utf8(failed.stderr).unwrap(),
-        "cairn: client_key: line 1 of the configuration file is not valid TOML; check its quotes and brackets\n"
+        "cairn: client_key: line 1 of the configuration file is not valid TOML; check its quotes and brackets, \
+         and that no key is there twice\n"
     );
 }

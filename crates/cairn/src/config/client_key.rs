@@ -37,7 +37,10 @@ fn read(path: &Path) -> Result<Option<SecretString>, ConfigError> {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(ConfigError::new(
             "client_key",
-            format!("{} cannot be read: {}", path.display(), error.kind()),
+            format!(
+                "{} cannot be read: {error}; make it readable, or choose another data_dir",
+                path.display()
+            ),
         )),
     }
 }
@@ -78,9 +81,8 @@ fn unusable(data_dir: &Path, error: &std::io::Error) -> ConfigError {
     ConfigError::new(
         "data_dir",
         format!(
-            "{} cannot be written: {}; choose another folder",
-            data_dir.display(),
-            error.kind()
+            "{} cannot be written: {error}; choose another folder",
+            data_dir.display()
         ),
     )
 }

@@ -42,7 +42,10 @@ impl FileSettings {
         let text = std::fs::read_to_string(path).map_err(|error| {
             ConfigError::new(
                 "--config",
-                format!("{} cannot be read: {}", path.display(), error.kind()),
+                format!(
+                    "{} cannot be read: {error}; give the path of a TOML file",
+                    path.display()
+                ),
             )
         })?;
         let table: Table = text.parse().map_err(|error| syntax_error(&text, &error))?;
@@ -174,7 +177,10 @@ fn api_key(
             let text = std::fs::read_to_string(beside(path, &file)).map_err(|error| {
                 ConfigError::new(
                     &key,
-                    format!("the file that it names cannot be read: {}", error.kind()),
+                    format!(
+                        "the file that it names cannot be read: {error}; its path starts at the configuration \
+                         file's folder"
+                    ),
                 )
             })?;
             table::secret(&key, &text).map(Some)
@@ -197,7 +203,8 @@ fn syntax_error(text: &str, error: &toml::de::Error) -> ConfigError {
     ConfigError::new(
         key,
         format!(
-            "line {line_number} of the configuration file is not valid TOML; check its quotes and brackets"
+            "line {line_number} of the configuration file is not valid TOML; check its quotes and brackets, and that \
+             no key is there twice"
         ),
     )
 }

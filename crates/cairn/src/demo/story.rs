@@ -126,7 +126,9 @@ pub(super) fn show_connecting(narrator: &mut Narrator<impl Write>) -> Result<(),
     narrator.heading("To connect the official client (Node 20 or newer):")?;
     narrator.say(
         "",
-        r#"CAIRN_API=scripted CAIRN_MODEL=scripted cairn serve
+        r#"# in one terminal; `cargo install --locked --path crates/cairn` puts cairn on your path
+CAIRN_API=scripted CAIRN_MODEL=scripted cairn serve
+# in another one, in a folder of its own
 npm install @cursor/sdk
 export CURSOR_BACKEND_URL=http://127.0.0.1:7437
 export CURSOR_API_KEY="$(cairn key)"

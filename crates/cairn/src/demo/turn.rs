@@ -272,10 +272,16 @@ pub(super) fn decode_state(state: &Bytes) -> Result<ConversationStateStructure, 
 /// A state in one line.
 pub(super) fn summary(state: &ConversationStateStructure) -> String {
     format!(
-        "{} roots, {} turns, {} to-dos, {} pending",
-        state.root_prompt_messages_json.len(),
-        state.turns.len(),
-        state.todos.len(),
+        "{}, {}, {}, {} pending",
+        counted(state.root_prompt_messages_json.len(), "root"),
+        counted(state.turns.len(), "turn"),
+        counted(state.todos.len(), "to-do"),
         state.pending_tool_calls.len()
     )
+}
+
+/// A number of things, as a person says it.
+fn counted(number: usize, thing: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {thing}{plural}")
 }

@@ -70,8 +70,23 @@ async fn live(services: RunServices, run: PreparedRun, mut port: RunHandle) {
         }
     };
     match &outcome {
-        RunOutcome::Completed => tracing::info!(?usage, "run completed"),
-        RunOutcome::Cancelled => tracing::info!(?usage, "run cancelled"),
+        RunOutcome::Completed | RunOutcome::Cancelled => {
+            // What the endpoint did not count is left out.
+            let usage = usage.unwrap_or_default();
+            tracing::info!(
+                fresh_input = usage.fresh_input,
+                cache_read = usage.cache_read,
+                cache_write = usage.cache_write,
+                output = usage.output,
+                reasoning = usage.reasoning,
+                "run {}",
+                if outcome == RunOutcome::Completed {
+                    "completed"
+                } else {
+                    "cancelled"
+                }
+            );
+        }
         // An endpoint's own words may quote the prompt: the log names the fault, the record and the client have the words.
         RunOutcome::Failed(RunFailure::Provider(failure)) => tracing::warn!(
             category = "provider",
