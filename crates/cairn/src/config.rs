@@ -170,7 +170,7 @@ pub fn load(flags: &Flags, env: &dyn Fn(&str) -> Option<String>) -> Result<Loade
     let settings = Settings::read(flags, &env)?;
     let listen = settings.listen;
     let models = match settings.models {
-        Some(models) => models,
+        Some(models) => models?,
         None => vec![model_of_environment(&env)?],
     };
     let (client_key, new_client_key) = match settings.client_key {
@@ -219,7 +219,7 @@ struct Settings {
     data_dir: PathBuf,
     client_key: Option<SecretString>,
     upstream: Option<Url>,
-    models: Option<Vec<ModelConfig>>,
+    models: Option<Result<Vec<ModelConfig>, ConfigError>>,
 }
 
 impl Settings {

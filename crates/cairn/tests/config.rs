@@ -380,6 +380,18 @@ fn an_absent_client_key_is_made_once() {
         data_dir: Some(data_dir.clone()),
         ..Flags::default()
     };
+    // Nor does it need an endpoint's key: it is asked for in another terminal.
+    let elsewhere = Flags {
+        config: Some(folder.write(
+            "other.toml",
+            "client_key = \"of-the-file\"\n[[models]]\nid = \"m\"\napi = \"openai-chat\"\nbase_url = \"http://x/v1\"\napi_key_env = \"UNSET\"\n",
+        )),
+        ..Flags::default()
+    };
+    assert_eq!(
+        load_client_key(&elsewhere, &|_| None).unwrap().expose_secret(),
+        "of-the-file"
+    );
     assert_eq!(
         load_client_key(&without_models, &|_| None)
             .unwrap()

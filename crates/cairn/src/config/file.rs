@@ -34,7 +34,8 @@ pub(super) struct FileSettings {
     pub(super) data_dir: Option<PathBuf>,
     pub(super) client_key: Option<SecretString>,
     pub(super) upstream: Option<Url>,
-    pub(super) models: Vec<ModelConfig>,
+    /// Who asks for the client key alone needs no model, and no endpoint's key at hand.
+    pub(super) models: Result<Vec<ModelConfig>, ConfigError>,
 }
 
 impl FileSettings {
@@ -63,7 +64,7 @@ impl FileSettings {
             .text("upstream")?
             .map(|text| table::upstream("upstream", &text))
             .transpose()?;
-        let models = models(section.take("models"), path, env)?;
+        let models = models(section.take("models"), path, env);
         section.finish(&KEYS)?;
         Ok(Self {
             listen,
