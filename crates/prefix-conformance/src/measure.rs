@@ -3,6 +3,8 @@
 //! The one definition of continuity: shared leading bytes of the serialised prefix, divided by the earlier request's
 //! bytes. Must never know: which pairs are compared or what a break leads to.
 
+use std::fmt;
+
 use serde::Serialize;
 
 use crate::request::{Item, Position, Request, kind};
@@ -33,6 +35,8 @@ pub struct Boundary {
     pub first: Position,
     /// What that item is: a tool's name, or a message's role.
     pub label: String,
+    /// What happened to it.
+    pub change: Change,
     /// First differing index of `tools`; absent when the lists are equal. A schema that was added counts.
     pub tool: Option<usize>,
     /// First differing index of the system prompt beside the messages; absent when equal.
@@ -41,6 +45,30 @@ pub struct Boundary {
     pub message: Option<usize>,
     /// The difference itself.
     pub difference: Difference,
+}
+
+/// What happened to an item of the earlier request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Change {
+    /// Another item stands in its place.
+    Changed,
+    /// The item is new and stands before what was there.
+    Added,
+    /// The later request ends, or goes on with the next kind of items, where it was.
+    Removed,
+}
+
+impl fmt::Display for Boundary {
+    /// A sentence without its full stop: `tool 2 (Read) changed`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let change = match self.change {
+            Change::Changed => "changed",
+            Change::Added => "was added before what was there",
+            Change::Removed => "is gone",
+        };
+        write!(f, "{} ({}) {change}", self.first, self.label)
+    }
 }
 
 /// The bytes around the first difference.
@@ -89,8 +117,7 @@ pub fn measure_items(previous: (&Request, &[&Item]), later: (&Request, &[&Item])
     let mut shared_bytes = 0;
     let mut shared_items = 0;
     let mut boundary = None;
-    for index in 0..before_items.len() {
-        let item = before_items[index];
+    for (index, item) in before_items.iter().copied().enumerate() {
         let other = after_items.get(index).copied();
         let same = other.is_some_and(|other| same(before, item, after, other));
         if same {
@@ -104,11 +131,17 @@ pub fn measure_items(previous: (&Request, &[&Item]), later: (&Request, &[&Item])
             section_boundary(previous, later, wanted, whole)
         };
         // Something that was put in before the item is what a reader looks for, such as a tool at the list's end.
-        let named = other.filter(|other| section(other.position) < section(item.position));
-        let named = named.unwrap_or(item);
+        let added = other.filter(|other| section(other.position) < section(item.position));
+        let stays = other.is_some_and(|other| section(other.position) == section(item.position));
+        let (named, change) = match added {
+            Some(added) => (added, Change::Added),
+            None if stays => (item, Change::Changed),
+            None => (item, Change::Removed),
+        };
         boundary = Some(Boundary {
             first: named.position,
             label: named.label.clone(),
+            change,
             tool: at(
                 |position| match position {
                     Position::Tool(index) => Some(index),

@@ -40,6 +40,8 @@ pub struct ReferenceHost {
     loaded: Vec<String>,
     requests: usize,
     tail: Vec<(usize, usize, String)>,
+    #[serde(skip)]
+    client: Option<reqwest::Client>,
 }
 
 /// A call that the model made.
@@ -59,6 +61,7 @@ impl ReferenceHost {
             loaded: Vec::new(),
             requests: 0,
             tail: Vec::new(),
+            client: None,
         }
     }
 
@@ -154,7 +157,14 @@ impl ReferenceHost {
             Api::Anthropic => format!("{}/v1/messages", session.base_url),
         };
         let fault = |cause: reqwest::Error| HostError(format!("the endpoint: {cause}"));
-        let client = reqwest::Client::builder().no_proxy().build().map_err(fault)?;
+        if self.client.is_none() {
+            let built = reqwest::Client::builder().no_proxy().tls_certs_only([]).build();
+            self.client = Some(built.map_err(fault)?);
+        }
+        let client = self
+            .client
+            .as_ref()
+            .ok_or_else(|| HostError("no client".to_owned()))?;
         let response = client
             .post(url)
             .header("content-type", "application/json")

@@ -61,6 +61,16 @@ pub enum RequestError {
     },
 }
 
+/// A body that cannot be measured, given back.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{error}")]
+pub struct Unmeasurable {
+    /// Why.
+    pub error: RequestError,
+    /// The body.
+    pub body: Vec<u8>,
+}
+
 /// Where an item stands in its request. Indexes are zero-based and count within the request's own lists.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -140,18 +150,22 @@ impl Request {
     /// Cuts a body into items.
     ///
     /// # Errors
-    /// See [`RequestError`].
-    pub fn parse(api: Api, body: Vec<u8>) -> Result<Self, RequestError> {
+    /// If the body is no request of the API; see [`RequestError`].
+    pub fn parse(api: Api, body: Vec<u8>) -> Result<Self, Unmeasurable> {
         let mut found = Found::default();
-        read_body(api, &body, &mut found).map_err(|cause| RequestError::Malformed { api, cause })?;
-        if let Some(member) = found.repeated {
-            return Err(RequestError::Repeated { api, member });
-        }
-        if !found.has_messages {
-            return Err(RequestError::Missing {
-                api,
-                member: messages_key(api),
-            });
+        let error = match read_body(api, &body, &mut found) {
+            Err(cause) => Some(RequestError::Malformed { api, cause }),
+            Ok(()) => match found.repeated {
+                Some(member) => Some(RequestError::Repeated { api, member }),
+                None if !found.has_messages => Some(RequestError::Missing {
+                    api,
+                    member: messages_key(api),
+                }),
+                None => None,
+            },
+        };
+        if let Some(error) = error {
+            return Err(Unmeasurable { error, body });
         }
         let Found {
             mut tools,
