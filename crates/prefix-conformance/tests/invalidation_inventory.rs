@@ -247,7 +247,9 @@ fn tools_are_boundaries_of_their_own_and_keep_every_message() {
     let gained = first_turn().change(|it| it.tools.push(("Glob", "Lists.")));
     check(&first_turn(), &gained, at_tool(3));
     check(&gained, &first_turn(), at_tool(3));
-    let lost = first_turn().change(|it| drop(it.tools.remove(1)));
+    let lost = first_turn().change(|it| {
+        it.tools.remove(1);
+    });
     check(&first_turn(), &lost, at_tool(1));
     let described = first_turn().change(|it| it.tools[1].1 = "Searches quickly.");
     check(&first_turn(), &described, at_tool(1));

@@ -300,7 +300,10 @@ async fn a_client_state_stands_for_one_revision() {
         f.store.revision_of_state(&f.conversation, digest).await.unwrap(),
         Some(imported.clone())
     );
-    f.store.record_state(&f.conversation, digest, &f.empty).await.unwrap();
+    f.store
+        .record_state(&f.conversation, digest, &f.empty)
+        .await
+        .unwrap();
     assert_eq!(
         f.store.revision_of_state(&f.conversation, digest).await.unwrap(),
         Some(imported)

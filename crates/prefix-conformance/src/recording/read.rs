@@ -103,13 +103,19 @@ impl Recording {
         let mut lanes = Vec::new();
         let mut answers = BTreeMap::new();
         loop {
-            let skipped = lines.skip_pieces()?;
-            match lines.parse(skipped)? {
+            // Before the first call no piece has a place.
+            let read = if lanes.is_empty() {
+                lines.read()?
+            } else {
+                lines.skip_pieces()?
+            };
+            match lines.parse(read)? {
                 Read::Call(call) if !lanes.contains(&call.lane) => lanes.push(call.lane),
                 Read::Answer(answer) => {
                     answers.insert(answer.call, answer);
                 }
-                Read::Call(_) | Read::Piece(_) => {}
+                Read::Call(_) => {}
+                Read::Piece(_) => return Err(lines.damaged("is a piece of no body")),
                 Read::End => break,
             }
         }
