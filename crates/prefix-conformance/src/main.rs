@@ -271,12 +271,13 @@ fn outcome_table(outcome: &Outcome, limits: &Limits) -> String {
         if let Some(boundary) = &pair.asserted(limits.assert_on).boundary {
             let difference = &boundary.difference;
             out.push_str(&format!(
-                "\n{} → {}: {boundary}\n  same  …{}\n  was   {}\n  is    {}\n",
+                "\n{} → {}: {boundary}\n  same  …{}\n  was   {}\n  is    {}\n  then  {}…\n",
                 pair.request - 1,
                 pair.request,
                 difference.common,
                 difference.previous,
-                difference.later
+                difference.later,
+                difference.then
             ));
         }
     }

@@ -67,19 +67,27 @@ impl fmt::Display for Boundary {
             Change::Added => "was added before what was there",
             Change::Removed => "is gone",
         };
-        write!(f, "{} ({}) {change}", self.first, self.label)
+        match self.first {
+            // Its only label is its place.
+            Position::System(_) => write!(f, "{} {change}", self.first),
+            Position::Tool(_) | Position::Message { .. } => {
+                write!(f, "{} ({}) {change}", self.first, self.label)
+            }
+        }
     }
 }
 
-/// The bytes around the first difference.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+/// The bytes around the first difference, each shortened.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Difference {
-    /// What stands before the difference in both, shortened.
+    /// What stands before the difference in both.
     pub common: String,
-    /// How the earlier request goes on, shortened; empty where it ends.
+    /// What the earlier request has, up to where the two items end alike; empty where it has nothing.
     pub previous: String,
-    /// How the later request goes on, shortened; empty where it ends.
+    /// What the later request has; empty where it has nothing.
     pub later: String,
+    /// How both items go on; empty where the difference was shortened.
+    pub then: String,
 }
 
 impl Measure {
@@ -125,8 +133,6 @@ pub fn measure_items(previous: (&Request, &[&Item]), later: (&Request, &[&Item])
             shared_items += 1;
             continue;
         }
-        let (within, difference) = differ(before, item, after, other);
-        shared_bytes += within;
         let at = |wanted: fn(Position) -> Option<usize>, whole: bool| {
             section_boundary(previous, later, wanted, whole)
         };
@@ -137,6 +143,14 @@ pub fn measure_items(previous: (&Request, &[&Item]), later: (&Request, &[&Item])
             Some(added) => (added, Change::Added),
             None if stays => (item, Change::Changed),
             None => (item, Change::Removed),
+        };
+        let one = serialised(before, item);
+        let two = other.map(|other| serialised(after, other)).unwrap_or_default();
+        shared_bytes += common(&one, &two);
+        let difference = match change {
+            Change::Changed => difference(&one, &two),
+            Change::Added => difference(&[], &two),
+            Change::Removed => difference(&one, &[]),
         };
         boundary = Some(Boundary {
             first: named.position,
@@ -225,44 +239,50 @@ pub(crate) fn same(before: &Request, item: &Item, after: &Request, other: &Item)
         && before.head(item) == after.head(other)
 }
 
-/// Shared leading bytes of two items that differ, and what differs.
-fn differ(before: &Request, item: &Item, after: &Request, other: Option<&Item>) -> (usize, Difference) {
-    let one = serialised(before, item);
-    let two = other.map(|other| serialised(after, other)).unwrap_or_default();
-    let shared = common(&one, &two);
-    // The kind byte and the ends are not for the reader.
-    let show = |bytes: &[u8]| {
-        let bytes: Vec<u8> = bytes
-            .iter()
-            .copied()
-            .filter(|byte| *byte != crate::request::ITEM_END)
-            .map(|byte| {
-                if byte == crate::request::HEAD_END {
-                    b' '
-                } else {
-                    byte
-                }
-            })
-            .collect();
-        String::from_utf8_lossy(&bytes).into_owned()
+/// What differs between two serialised items, for a reader. Nothing stands for an item that is not there.
+fn difference(one: &[u8], two: &[u8]) -> Difference {
+    let start = whole_characters(one, common(one, two));
+    let (rest, other) = (&one[start..], &two[start..]);
+    let mut alike = rest
+        .iter()
+        .rev()
+        .zip(other.iter().rev())
+        .take_while(|(a, b)| a == b)
+        .count();
+    while alike > 0 && rest[rest.len() - alike] & 0xc0 == 0x80 {
+        alike -= 1;
+    }
+    let (previous, then) = rest.split_at(rest.len() - alike);
+    let later = &other[..other.len() - alike];
+    let whole = previous.len() <= EXCERPT && later.len() <= EXCERPT;
+    let from = whole_characters(one, start.saturating_sub(EXCERPT));
+    Difference {
+        common: show(&one[from..start]),
+        previous: shortened(previous),
+        later: shortened(later),
+        then: if whole { shortened(then) } else { String::new() },
+    }
+}
+
+fn shortened(text: &[u8]) -> String {
+    let end = whole_characters(text, text.len().min(EXCERPT));
+    show(&text[..end])
+}
+
+/// The text without the bytes of the serialisation itself. An item's kind is the only capital letter that stands before
+/// a quote or a brace.
+fn show(bytes: &[u8]) -> String {
+    use crate::request::{HEAD_END, ITEM_END};
+    let bytes = match bytes {
+        [b'T' | b'S' | b'M', rest @ ..] if matches!(rest.first(), None | Some(b'{' | b'"' | b'[')) => rest,
+        all => all,
     };
-    let from = whole_characters(&one, shared.saturating_sub(EXCERPT).max(1).min(one.len()));
-    let split = whole_characters(&one, shared).max(from);
-    let rest = |text: &[u8]| {
-        let start = split.max(1).min(text.len());
-        let end = whole_characters(text, (start + EXCERPT).min(text.len()));
-        show(&text[start..end.max(start)])
-    };
-    let difference = Difference {
-        common: if shared == 0 {
-            String::new()
-        } else {
-            show(&one[from..split])
-        },
-        previous: rest(&one),
-        later: rest(&two),
-    };
-    (shared, difference)
+    let bytes: Vec<u8> = bytes
+        .iter()
+        .filter(|byte| **byte != ITEM_END)
+        .map(|byte| if *byte == HEAD_END { b' ' } else { *byte })
+        .collect();
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// An item's serialisation: kind, head, text and end.

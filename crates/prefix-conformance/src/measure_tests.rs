@@ -80,8 +80,9 @@ fn a_difference_inside_a_message_counts_up_to_its_byte() {
         boundary.difference,
         Difference {
             common: r#"{"role":"user","content":""#.into(),
-            previous: r#"old end"}"#.into(),
-            later: r#"new end"}"#.into(),
+            previous: "old".into(),
+            later: "new".into(),
+            then: r#" end"}"#.into(),
         }
     );
 }

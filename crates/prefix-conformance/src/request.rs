@@ -92,7 +92,8 @@ impl fmt::Display for Position {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Tool(index) => write!(f, "tool {index}"),
-            Self::System(index) => write!(f, "system {index}"),
+            Self::System(0) => f.write_str("system prompt"),
+            Self::System(index) => write!(f, "system prompt, block {index}"),
             Self::Message { message, block: 0 } => write!(f, "message {message}"),
             Self::Message { message, block } => write!(f, "message {message}, block {block}"),
         }

@@ -65,7 +65,7 @@ fn responses_puts_instructions_between_tools_and_input() {
         items(&request),
         [
             r#"tool 0 [read] Setup: |{"type":"function","name":"read"}"#,
-            r#"system 0 [system] Setup: |"be exact""#,
+            r#"system prompt [system] Setup: |"be exact""#,
             r#"message 0 [user] Input: |{"role":"user","content":"hi"}"#,
             r#"message 1 [reasoning] Model: |{"type":"reasoning","summary":[]}"#,
             r#"message 2 [function_call] Model: |{"type":"function_call","call_id":"1"}"#,
@@ -91,7 +91,7 @@ fn anthropic_counts_blocks_and_cuts_markers_out_with_one_comma() {
         items(&request),
         [
             r#"tool 0 [read] Setup Hour: |{"name":"read"}"#,
-            r#"system 0 [system] Setup Short: |{"type":"text","text":"s"}"#,
+            r#"system prompt [system] Setup Short: |{"type":"text","text":"s"}"#,
             r#"message 0 [user text] Input: "role":"user"|"hi""#,
             r#"message 1 [assistant thinking] Model: "role":"assistant"|{"type":"thinking","thinking":"t"}"#,
             r#"message 1, block 1 [assistant tool_use] Model Short: "role":"assistant"|{"type":"tool_use","input":{"cache_control":1}}"#,

@@ -59,7 +59,7 @@ fn a_break_ends_with_1_and_shows_the_difference_and_the_share() {
     assert!(out.contains("BREAK"), "{out}");
     assert!(out.contains("message 1 (user) changed"), "{out}");
     assert!(
-        out.contains("This is request ") && out.contains("  was   1.") && out.contains("  is    2."),
+        out.contains("This is request ") && out.contains("  was   1\n") && out.contains("  is    2\n"),
         "{out}"
     );
     assert!(

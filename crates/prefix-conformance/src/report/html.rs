@@ -62,7 +62,8 @@ pub(super) fn page(report: &Report) -> String {
     out.push_str(
         "<footer>Tokens marked ≈, and all of what cache rules would have served, are estimates: a quarter of the bytes of \
          tools, system prompt and messages as sent. Columns named “real” are the endpoint's own counts. Continuity is the \
-         shared leading bytes divided by the previous call's bytes. Cache markers do not count as content.</footer></main></html>\n",
+         shared leading bytes divided by the previous call's bytes. Cache markers do not count as content. “Costs as fresh” is \
+         the price in fresh input tokens, for rules whose prices are documented.</footer></main></html>\n",
     );
     out
 }
@@ -82,7 +83,7 @@ fn lane_section(out: &mut String, lane: &LaneReport) {
          <div class=\"key\"><span><i class=\"k\"></i>kept</span><span><i class=\"a\"></i>new</span>\
          <span><i class=\"l\"></i>sent before, not kept</span></div>\
          <div class=\"calls\"><div class=\"head\"><div>call</div><div>the request, and what it kept</div><div>kept</div>\
-         <div>≈ tokens</div><div>real cached</div></div>",
+         <div>≈ tokens</div><div>≈ not kept</div><div>real cached</div></div>",
         escape(model(lane)),
         lane.lane.api,
         grouped(lane.calls.len()),
@@ -128,11 +129,15 @@ fn call_row(out: &mut String, call: &CallReport, longest: usize) {
     let tokens = call.content.as_ref().map_or("–".to_owned(), |content| {
         format!("≈ {}", grouped(content.estimated_tokens))
     });
+    let lost_tokens = kept
+        .filter(|kept| kept.lost_tokens > 0)
+        .map_or(String::new(), |kept| format!("≈ {}", grouped(kept.lost_tokens)));
     let _ = write!(
         out,
         "<details class=\"{class}\"{open}><summary class=\"row\"><span class=\"id\">{}</span><span class=\"bar\">\
          <i class=\"k\" style=\"width:{}\"></i><i class=\"a\" style=\"width:{}\"></i><i class=\"l\" style=\"width:{}\"></i></span>\
-         <span class=\"n\">{}</span><span class=\"n\">{tokens}</span><span class=\"n\">{cached}</span></summary>\
+         <span class=\"n\">{}</span><span class=\"n\">{tokens}</span><span class=\"n lost\">{lost_tokens}</span>\
+         <span class=\"n\">{cached}</span></summary>\
          <div class=\"why\">",
         call.call,
         width(shared),
@@ -219,17 +224,20 @@ fn also(boundary: &Boundary) -> String {
 
 fn difference(out: &mut String, boundary: &Boundary) {
     let difference = &boundary.difference;
-    let side = |text: &str| {
-        if text.is_empty() {
-            "(nothing)".to_owned()
-        } else {
-            escape(text)
-        }
+    let side = |text: &str| match text {
+        "" => "(nothing)".to_owned(),
+        text => escape(text),
     };
+    let dots = if difference.common.is_empty() { "" } else { "…" };
     let common = escape(&difference.common);
+    let then = match difference.then.as_str() {
+        "" => "…".to_owned(),
+        then => escape(then),
+    };
     let _ = write!(
         out,
-        "<pre><em>was  …{common}</em><del>{}</del>\n<em>is   …{common}</em><ins>{}</ins></pre>",
+        "<pre><em>was  {dots}{common}</em><del>{}</del><em>{then}</em>\n\
+         <em>is   {dots}{common}</em><ins>{}</ins><em>{then}</em></pre>",
         side(&difference.previous),
         side(&difference.later)
     );
@@ -242,7 +250,7 @@ fn caches(out: &mut String, title: &str, caches: &[Served]) {
     let _ = write!(
         out,
         "<div class=\"box\"><table><tr><th>{title}</th><th>served</th><th>of input</th><th>written</th><th>read again</th>\
-         <th>price</th></tr>"
+         <th>costs as fresh</th></tr>"
     );
     for served in caches {
         let share = match served.total {
@@ -260,7 +268,7 @@ fn caches(out: &mut String, title: &str, caches: &[Served]) {
                 "–".to_owned()
             },
             grouped(served.read_again),
-            served.price.map_or("–".to_owned(), |price| format!("{price:.0}")),
+            served.price.map_or("–".to_owned(), rounded),
         );
     }
     out.push_str("</table></div>");
@@ -292,6 +300,12 @@ fn grouped(count: usize) -> String {
         out.push(digit);
     }
     out
+}
+
+/// A price in whole tokens.
+fn rounded(price: f64) -> String {
+    let digits = format!("{price:.0}");
+    digits.parse().map_or(digits, grouped)
 }
 
 fn grouped_u64(count: u64) -> String {

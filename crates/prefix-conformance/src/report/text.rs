@@ -21,7 +21,7 @@ pub(super) fn text(report: &Report) -> String {
             "served".to_owned(),
             "served %".to_owned(),
             "read again".to_owned(),
-            "price".to_owned(),
+            "costs as fresh".to_owned(),
         ]];
         sums.extend(lane.caches.iter().map(|sum| {
             vec![
@@ -115,6 +115,9 @@ fn explain(out: &mut String, call: &CallReport) {
         let _ = writeln!(out, "  same  …{}", difference.common);
         let _ = writeln!(out, "  was   {}", shown(&difference.previous));
         let _ = writeln!(out, "  is    {}", shown(&difference.later));
+        if !difference.then.is_empty() {
+            let _ = writeln!(out, "  then  {}…", difference.then);
+        }
     }
     if !kept.changed_parameters.is_empty() {
         let _ = writeln!(
