@@ -224,23 +224,24 @@ fn also(boundary: &Boundary) -> String {
 
 fn difference(out: &mut String, boundary: &Boundary) {
     let difference = &boundary.difference;
-    let side = |text: &str| match text {
-        "" => "(nothing)".to_owned(),
-        text => escape(text),
-    };
     let dots = if difference.common.is_empty() { "" } else { "…" };
     let common = escape(&difference.common);
-    let then = match difference.then.as_str() {
-        "" => "…".to_owned(),
-        then => escape(then),
+    out.push_str("<pre>");
+    let mut line = |name: &str, tag: &str, text: &str| {
+        let (text, then) = match (text, difference.then.as_str()) {
+            ("", "") => ("(nothing)".to_owned(), String::new()),
+            ("", then) => ("(nothing)".to_owned(), escape(then)),
+            (text, "") => (escape(text), "…".to_owned()),
+            (text, then) => (escape(text), escape(then)),
+        };
+        let _ = write!(
+            out,
+            "<em>{name}{dots}{common}</em><{tag}>{text}</{tag}><em>{then}</em>"
+        );
     };
-    let _ = write!(
-        out,
-        "<pre><em>was  {dots}{common}</em><del>{}</del><em>{then}</em>\n\
-         <em>is   {dots}{common}</em><ins>{}</ins><em>{then}</em></pre>",
-        side(&difference.previous),
-        side(&difference.later)
-    );
+    line("was  ", "del", &difference.previous);
+    line("\nis   ", "ins", &difference.later);
+    out.push_str("</pre>");
 }
 
 fn caches(out: &mut String, title: &str, caches: &[Served]) {
