@@ -40,11 +40,11 @@ pub(super) fn text(report: &Report) -> String {
     }
     let _ = writeln!(
         out,
-        "{} call(s), {} break(s) below {:.1}% {:?}, lowest continuity {:.1}%, about {} tokens not kept",
+        "{} call(s), {} break(s) below {:.1}% {}, lowest continuity {:.1}%, about {} tokens not kept",
         report.calls,
         report.resets.len(),
         report.min_continuity * 100.0,
-        report.resets,
+        numbers(&report.resets),
         report.lowest_continuity * 100.0,
         report.lost_tokens,
     );
@@ -127,6 +127,15 @@ fn explain(out: &mut String, call: &CallReport) {
             call.call,
             kept.changed_parameters.join(", ")
         );
+    }
+}
+
+/// The first of the numbers; a long list tells no more.
+fn numbers(numbers: &[usize]) -> String {
+    const MOST: usize = 20;
+    match numbers.get(..MOST) {
+        Some(first) if numbers.len() > MOST => format!("{first:?} and more"),
+        _ => format!("{numbers:?}"),
     }
 }
 
