@@ -1,0 +1,183 @@
+//! cairn's engine as a host of the conformance run: two turns, two loaded skills, four requests, nothing rewritten.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unreachable,
+    missing_docs,
+    dead_code,
+    reason = "a test says what it saw by failing"
+)]
+
+mod support;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use cairn::config::{Api as ConfiguredApi, ModelConfig};
+use cairn::model::{
+    Message, MessageBody, MessageId, Part, PromptSpec, RevisionId, RunAction, RunOutcome, ToolDefinition,
+    UserOrigin,
+};
+use cairn::provider::ProviderRouter;
+use cairn::run::{RunServices, start};
+use prefix_conformance::{
+    Api, AssertOn, ConformanceError, ConformanceOptions, Host, HostError, Outcome, Position, Session,
+    Violation, run_prefix_conformance,
+};
+use support::fake_client::{Bench, FakeClient, prepared, user_message};
+
+/// The engine on a store of its own, with a client that loads skills.
+struct Engine {
+    bench: Bench,
+    head: Option<RevisionId>,
+    /// What the instructions of each turn end with: a host that keeps them says the same twice.
+    instructions: [&'static str; 2],
+}
+
+impl Engine {
+    async fn new(instructions: [&'static str; 2]) -> Self {
+        Self {
+            bench: Bench::new().await,
+            head: None,
+            instructions,
+        }
+    }
+}
+
+fn model(session: &Session) -> ModelConfig {
+    ModelConfig {
+        id: "fake".to_owned(),
+        name: None,
+        api: match session.api {
+            Api::OpenAiChat => ConfiguredApi::OpenAiChat,
+            Api::OpenAiResponses => ConfiguredApi::OpenAiResponses,
+            Api::Anthropic => ConfiguredApi::Anthropic,
+        },
+        base_url: Some(session.base_url.parse().unwrap()),
+        api_key: None,
+        upstream_model: session.model.clone(),
+        context_window: None,
+        max_output_tokens: Some(1024),
+        vision: false,
+        options: toml::Table::new(),
+    }
+}
+
+fn prompt(ending: &str) -> PromptSpec {
+    PromptSpec {
+        instructions: format!("{}{ending}", "Load a skill before you rely on it. ".repeat(60)).into(),
+        tools: vec![ToolDefinition {
+            name: "load_skill".into(),
+            description: "Loads a skill.".into(),
+            parameters: r#"{"type":"object","properties":{"name":{"type":"string"}},"required":["name"]}"#
+                .into(),
+        }],
+    }
+}
+
+fn context(session: &Session) -> Message {
+    let [one, two] = &session.skills;
+    Message {
+        id: MessageId::new("request-context:1"),
+        body: MessageBody::User {
+            origin: UserOrigin::RequestContext {
+                event_id: "request-context:1".into(),
+            },
+            parts: vec![Part::Text(
+                format!("Skills that can be loaded: {}, {}.", one.name, two.name).into(),
+            )],
+        },
+    }
+}
+
+impl Host for Engine {
+    async fn turn(&mut self, session: &Session, turn: usize) -> Result<(), HostError> {
+        let routes = ProviderRouter::from_config(&[model(session)])
+            .map_err(|fault| HostError(fault.to_string()))?
+            .into_routes();
+        let services = RunServices {
+            providers: Arc::new(routes.into_iter().collect::<HashMap<_, _>>()),
+            ..self.bench.services.clone()
+        };
+        let id = format!("run-{turn}");
+        let asked = user_message(&id, &session.inputs[turn - 1]);
+        let plain = self
+            .bench
+            .user_turn(&id, self.head.as_ref(), &session.inputs[turn - 1])
+            .await;
+        let messages = match self.head {
+            None => vec![context(session), asked],
+            Some(_) => vec![asked],
+        };
+        let action = RunAction::Start {
+            interrupted: None,
+            messages,
+        };
+        let mut run = prepared(&id, plain.base, action);
+        run.prompt = Arc::new(prompt(self.instructions[turn - 1]));
+        let (handle, _task) = start(services, run);
+        let mut client = FakeClient::new(handle);
+        let outcome = client
+            .finish(|call| {
+                let arguments: serde_json::Value = serde_json::from_str(&call.arguments).unwrap();
+                let skill = session
+                    .skills
+                    .iter()
+                    .find(|skill| arguments["name"] == skill.name.as_str());
+                skill.expect("a skill of the run").body.clone()
+            })
+            .await;
+        self.head = client.settled.clone();
+        match outcome {
+            RunOutcome::Completed => Ok(()),
+            other => Err(HostError(format!("the run ended as {other:?}"))),
+        }
+    }
+}
+
+async fn run(
+    api: Api,
+    instructions: [&'static str; 2],
+    assert_on: AssertOn,
+) -> Result<Outcome, ConformanceError> {
+    let mut options = ConformanceOptions::new(api);
+    options.limits.assert_on = assert_on;
+    run_prefix_conformance(&mut Engine::new(instructions).await, &options).await
+}
+
+#[tokio::test]
+async fn the_engine_keeps_its_prefix_through_two_skill_loads() {
+    let measures = [AssertOn::ProviderPrefix, AssertOn::CacheablePrefix];
+    for (api, assert_on) in Api::ALL
+        .into_iter()
+        .flat_map(|api| measures.map(|assert_on| (api, assert_on)))
+    {
+        let outcome = run(api, ["", ""], assert_on).await.unwrap();
+        assert_eq!(outcome.requests, 4);
+        assert_eq!(outcome.cacheable_continuity, 1.0);
+        assert!(outcome.min_continuity >= 0.95, "{}", outcome.min_continuity);
+        assert_eq!(outcome.resets, Vec::<usize>::new());
+    }
+}
+
+#[tokio::test]
+async fn instructions_that_change_between_turns_are_found() {
+    let result = run(
+        Api::OpenAiChat,
+        ["It is 23:59.", "It is 00:01."],
+        AssertOn::ProviderPrefix,
+    )
+    .await;
+    let Err(ConformanceError::Broken { violation, outcome }) = result else {
+        panic!("{result:?}");
+    };
+    assert!(
+        matches!(violation, Violation::TooManyResets { later: 3, .. }),
+        "{violation}"
+    );
+    assert_eq!(outcome.resets, [3]);
+    let boundary = outcome.pairs[1].provider.boundary.as_ref().unwrap();
+    assert_eq!(boundary.first, Position::Message { message: 0, block: 0 });
+    assert_eq!((boundary.tool, boundary.message), (None, Some(0)));
+}

@@ -1,0 +1,160 @@
+//! A report for a terminal.
+//!
+//! Must never know: how figures come about.
+
+use std::fmt::Write;
+
+use super::{CallReport, LaneReport, Report};
+use crate::table::table;
+
+pub(super) fn text(report: &Report) -> String {
+    let mut out = String::new();
+    for lane in &report.lanes {
+        let _ = writeln!(out, "{} · {}", lane.lane.api, model(lane));
+        out.push_str(&table(&rows(lane)));
+        for call in &lane.calls {
+            explain(&mut out, call);
+        }
+        let mut sums = vec![vec![
+            "cache rule (estimated tokens)".to_owned(),
+            "input".to_owned(),
+            "served".to_owned(),
+            "served %".to_owned(),
+            "read again".to_owned(),
+            "costs as fresh".to_owned(),
+        ]];
+        sums.extend(lane.caches.iter().map(|sum| {
+            vec![
+                sum.rule.title().to_owned(),
+                sum.total.to_string(),
+                sum.served.to_string(),
+                share(sum.served, sum.total),
+                sum.read_again.to_string(),
+                sum.price.map_or("–".to_owned(), |price| format!("{price:.0}")),
+            ]
+        }));
+        let _ = writeln!(out, "\n{}", table(&sums));
+    }
+    if report.cut {
+        out.push_str("The recording ends inside a line: its recorder was stopped while it wrote.\n");
+    }
+    let _ = writeln!(
+        out,
+        "{} call(s), {} break(s) below {:.1}% {}, lowest continuity {:.1}%, about {} tokens not kept",
+        report.calls,
+        report.resets.len(),
+        report.min_continuity * 100.0,
+        numbers(&report.resets),
+        report.lowest_continuity * 100.0,
+        report.lost_tokens,
+    );
+    out
+}
+
+fn rows(lane: &LaneReport) -> Vec<Vec<String>> {
+    let heading = [
+        "call",
+        "items",
+        "bytes",
+        "shared",
+        "kept %",
+        "~tokens",
+        "real input",
+        "real cached",
+        "",
+    ];
+    let mut rows = vec![heading.map(str::to_owned).to_vec()];
+    rows.extend(lane.calls.iter().map(|call| {
+        let content = |of: fn(&super::Content) -> usize| {
+            call.content
+                .as_ref()
+                .map_or("–".to_owned(), |content| of(content).to_string())
+        };
+        let kept = call.kept.as_ref();
+        let real = |of: fn(&super::Usage) -> Option<u64>| {
+            call.usage
+                .as_ref()
+                .and_then(of)
+                .map_or("–".to_owned(), |count| count.to_string())
+        };
+        vec![
+            call.call.to_string(),
+            content(|content| content.items),
+            content(|content| content.prefix_bytes),
+            kept.map_or("–".to_owned(), |kept| kept.shared_bytes.to_string()),
+            kept.map_or("–".to_owned(), |kept| format!("{:.1}", kept.continuity * 100.0)),
+            content(|content| content.estimated_tokens),
+            real(|usage| usage.input),
+            real(|usage| usage.cache_read),
+            match kept {
+                Some(kept) if kept.broke => "BREAK".to_owned(),
+                _ => String::new(),
+            },
+        ]
+    }));
+    rows
+}
+
+fn explain(out: &mut String, call: &CallReport) {
+    if let Some(fault) = &call.fault {
+        let _ = writeln!(out, "\ncall {}: not measured: {fault}", call.call);
+    }
+    let Some(kept) = &call.kept else {
+        return;
+    };
+    if let Some(boundary) = &kept.boundary {
+        let _ = writeln!(
+            out,
+            "\ncall {} → {}: {boundary}; kept {:.1}%, about {} tokens not kept",
+            kept.previous,
+            call.call,
+            kept.continuity * 100.0,
+            kept.lost_tokens,
+        );
+        let difference = &boundary.difference;
+        let _ = writeln!(out, "  same  …{}", difference.common);
+        let _ = writeln!(out, "  was   {}", shown(&difference.previous));
+        let _ = writeln!(out, "  is    {}", shown(&difference.later));
+        if !difference.then.is_empty() {
+            let _ = writeln!(out, "  then  {}…", difference.then);
+        }
+    }
+    if !kept.changed_parameters.is_empty() {
+        let _ = writeln!(
+            out,
+            "call {} → {}: parameters that differ: {}",
+            kept.previous,
+            call.call,
+            kept.changed_parameters.join(", ")
+        );
+    }
+}
+
+/// The first of the numbers; a long list tells no more.
+fn numbers(numbers: &[usize]) -> String {
+    const MOST: usize = 20;
+    match numbers.get(..MOST) {
+        Some(first) if numbers.len() > MOST => format!("{first:?} and more"),
+        _ => format!("{numbers:?}"),
+    }
+}
+
+fn shown(text: &str) -> &str {
+    if text.is_empty() { "(nothing)" } else { text }
+}
+
+pub(super) fn model(lane: &LaneReport) -> &str {
+    if lane.lane.model.is_empty() {
+        "no model named"
+    } else {
+        &lane.lane.model
+    }
+}
+
+/// A percentage with one decimal; a dash of nothing.
+pub(super) fn share(part: usize, whole: usize) -> String {
+    if whole == 0 {
+        return "–".to_owned();
+    }
+    format!("{:.1}", crate::measure::fraction(part, whole) * 100.0)
+}
