@@ -15,6 +15,7 @@ mod retry;
 mod router;
 pub mod scripted;
 pub mod sse;
+mod stream_text;
 mod transport;
 
 pub use call::Progress;

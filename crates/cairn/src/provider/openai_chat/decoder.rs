@@ -3,6 +3,7 @@
 //! Strict: an answer is whole only by the endpoint's own terminal event, a known field that cannot be read is an error,
 //! and a dialect is allowed only by a named option. Must never know: how the bytes came.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -17,6 +18,7 @@ use crate::provider::call::Progress;
 use crate::provider::endpoint::Endpoint;
 use crate::provider::fault::EndpointError;
 use crate::provider::sse::SseEvent;
+use crate::provider::stream_text::{LoneHalf, PendingHalf};
 use crate::provider::{ModelEvent, StopReason};
 
 /// Decodes one answer.
@@ -27,6 +29,9 @@ pub struct ChatDecoder {
     started: bool,
     block: Block,
     has_text: bool,
+    content: PendingHalf,
+    refusal: PendingHalf,
+    thinking_parts: PendingHalf,
     calls: Calls,
     reasoning: ReasoningRecord,
     usage: Option<Usage>,
@@ -59,6 +64,9 @@ impl ChatDecoder {
             started: false,
             block: Block::None,
             has_text: false,
+            content: PendingHalf::default(),
+            refusal: PendingHalf::default(),
+            thinking_parts: PendingHalf::default(),
             calls: Calls::default(),
             reasoning: ReasoningRecord::default(),
             usage: None,
@@ -177,14 +185,18 @@ impl ChatDecoder {
         delta: Delta<'_>,
         events: &mut VecDeque<ModelEvent>,
     ) -> Result<(), ProviderFailure> {
-        self.read_reasoning(&delta, events);
+        self.read_reasoning(&delta, events)?;
         match &delta.content {
-            Some(Content::Text(text)) => self.emit_words(Block::Text, text, events),
-            Some(Content::Parts(parts)) => self.read_parts(parts, events),
+            Some(Content::Text(text)) => {
+                let words = self.content.join(text);
+                self.emit_joined("content", Block::Text, words, events)?;
+            }
+            Some(Content::Parts(parts)) => self.read_parts(parts, events)?,
             None => {}
         }
-        if let Some(Text(refusal)) = &delta.refusal {
-            self.emit_words(Block::Text, refusal, events);
+        if let Some(refusal) = &delta.refusal {
+            let words = self.refusal.join(refusal);
+            self.emit_joined("refusal", Block::Text, words, events)?;
         }
         let pieces = delta.tool_calls.as_deref().unwrap_or_default();
         if pieces.is_empty() && delta.function_call.is_none() {
@@ -204,45 +216,70 @@ impl ChatDecoder {
 
     /// Records every thinking field, and shows the first one that holds words: some endpoints send the same thought in
     /// several fields.
-    fn read_reasoning(&mut self, delta: &Delta<'_>, events: &mut VecDeque<ModelEvent>) {
-        let mut shown = String::new();
+    fn read_reasoning(
+        &mut self,
+        delta: &Delta<'_>,
+        events: &mut VecDeque<ModelEvent>,
+    ) -> Result<(), ProviderFailure> {
+        let mut shown = None;
         for (field, text) in [
             ("reasoning_content", &delta.reasoning_content),
             ("reasoning", &delta.reasoning),
         ] {
-            if let Some(Text(text)) = text {
+            if let Some(text) = text {
                 // An empty text is kept too: it says that the endpoint uses the field, and some want it back.
-                self.reasoning.add_text(field, text);
-                if shown.is_empty() {
-                    shown.push_str(text);
+                let added = self.reasoning.add_text(field, text);
+                let added = added.map_err(|fault| self.malformed(&fault))?;
+                if shown.is_none() && !text.is_empty() {
+                    shown = Some(added);
                 }
             }
         }
         if let Some(details) = &delta.reasoning_details {
-            if shown.is_empty() {
-                for detail in details {
-                    let words = detail.get("text").or_else(|| detail.get("summary"));
-                    shown.push_str(words.and_then(Value::as_str).unwrap_or_default());
-                }
-            }
-            self.reasoning.add_details(details.clone());
+            let added = self.reasoning.add_details(details);
+            let added = added.map_err(|fault| self.malformed(&fault))?;
+            shown = shown.or(Some(added.into()));
         }
-        self.emit_words(Block::Thinking, &shown, events);
+        self.emit_words(Block::Thinking, &shown.unwrap_or_default(), events);
+        Ok(())
     }
 
-    fn read_parts(&mut self, parts: &[ContentPart], events: &mut VecDeque<ModelEvent>) {
+    fn read_parts(
+        &mut self,
+        parts: &[ContentPart<'_>],
+        events: &mut VecDeque<ModelEvent>,
+    ) -> Result<(), ProviderFailure> {
         for part in parts {
             match part.kind.as_str() {
-                "text" => self.emit_words(Block::Text, part.text.as_deref().unwrap_or_default(), events),
+                "text" => {
+                    if let Some(text) = &part.text {
+                        let words = self.content.join(text);
+                        self.emit_joined("content", Block::Text, words, events)?;
+                    }
+                }
                 "thinking" => {
-                    for thought in part.thinking.as_deref().unwrap_or_default() {
-                        let words = thought.text.as_deref().unwrap_or_default();
-                        self.emit_words(Block::Thinking, words, events);
+                    let thoughts = part.thinking.as_deref().unwrap_or_default();
+                    for text in thoughts.iter().filter_map(|thought| thought.text.as_ref()) {
+                        let words = self.thinking_parts.join(text);
+                        self.emit_joined("the thinking parts", Block::Thinking, words, events)?;
                     }
                 }
                 kind => tracing::debug!(kind, "content part of an unknown type left out"),
             }
         }
+        Ok(())
+    }
+
+    fn emit_joined(
+        &mut self,
+        channel: &str,
+        block: Block,
+        words: Result<Cow<'_, str>, LoneHalf>,
+        events: &mut VecDeque<ModelEvent>,
+    ) -> Result<(), ProviderFailure> {
+        let words = words.map_err(|fault| self.malformed(&fault.in_channel(channel)))?;
+        self.emit_words(block, &words, events);
+        Ok(())
     }
 
     fn emit_words(&mut self, block: Block, words: &str, events: &mut VecDeque<ModelEvent>) {
@@ -338,10 +375,19 @@ impl ChatDecoder {
             }
             Some(Finish::Stop | Finish::Tools) => {}
         }
+        for (channel, half) in [
+            ("content", &self.content),
+            ("refusal", &self.refusal),
+            ("the thinking parts", &self.thinking_parts),
+        ] {
+            half.finish()
+                .map_err(|fault| self.malformed(&fault.in_channel(channel)))?;
+        }
+        let replay = self.reasoning.payload().map_err(|fault| self.malformed(&fault))?;
         self.start(events);
         self.close_block(events);
         self.calls.close(events).map_err(|fault| self.malformed(&fault))?;
-        if let Some(payload) = self.reasoning.payload() {
+        if let Some(payload) = replay {
             events.push_back(ModelEvent::ReplayState(ReplayState {
                 issuer: Arc::clone(&self.endpoint.issuer),
                 payload: payload.into(),
