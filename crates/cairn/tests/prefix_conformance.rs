@@ -16,8 +16,8 @@ use std::sync::Arc;
 
 use cairn::config::{Api as ConfiguredApi, ModelConfig};
 use cairn::model::{
-    Message, MessageBody, MessageId, Part, PromptSpec, RevisionId, RunAction, RunOutcome, ToolDefinition,
-    UserOrigin,
+    Message, MessageBody, MessageId, ModelSpec, Part, PromptSpec, RevisionId, RunAction, RunOutcome,
+    ToolDefinition, UserOrigin,
 };
 use cairn::provider::ProviderRouter;
 use cairn::run::{RunServices, start};
@@ -115,6 +115,10 @@ impl Host for Engine {
             messages,
         };
         let mut run = prepared(&id, plain.base, action);
+        run.model = Arc::new(ModelSpec {
+            max_output_tokens: Some(1024),
+            ..(*run.model).clone()
+        });
         run.prompt = Arc::new(prompt(self.instructions[turn - 1]));
         let (handle, _task) = start(services, run);
         let mut client = FakeClient::new(handle);

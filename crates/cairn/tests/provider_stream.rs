@@ -13,6 +13,8 @@
 mod model_events;
 #[path = "support/provider_input.rs"]
 mod provider_input;
+#[path = "provider_stream/surrogate_halves.rs"]
+mod surrogate_halves;
 
 use std::collections::VecDeque;
 use std::sync::LazyLock;
@@ -261,6 +263,21 @@ fn fixtures() -> Vec<Fixture> {
                 text: "ok".into(),
                 usage: usage(1, Some(3), None, 1, None),
                 ..stop
+            }
+        ),
+        fixture!(
+            "surrogate_halves",
+            Some(json!({"reasoning": "Why 🤔?", "reasoning_details": [
+                {"type": "reasoning.text", "text": "Why 🤔?", "format": "unknown", "index": 0,
+                 "signature": "c2ln"}]})),
+            Answer {
+                text: "😀😀🌍 世".into(),
+                thinking: "Why 🤔?".into(),
+                calls: vec![
+                    call("call_a", "Write", r#"{"text": "😀\ud83d\ude00"}"#),
+                    call("call_b", "Write", r#"{"text": "🌍"}"#),
+                ],
+                ..tools.clone()
             }
         ),
         fixture!(

@@ -21,6 +21,7 @@ mod retry;
 mod router;
 pub mod scripted;
 pub mod sse;
+mod stream_text;
 mod transport;
 
 pub use call::Progress;

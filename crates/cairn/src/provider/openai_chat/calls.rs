@@ -3,7 +3,6 @@
 //! Owns which piece belongs to which call, and that a call is announced only with its name and id known and in order of
 //! first sight. Must never know: text, thinking or why the answer ended.
 
-use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -12,6 +11,7 @@ use serde::de::IgnoredAny;
 use super::wire::{CallPiece, FunctionPiece};
 use crate::provider::ModelEvent;
 use crate::provider::arguments::{is_empty, may_be_empty};
+use crate::provider::stream_text::{PendingHalf, StreamText};
 
 /// What an endpoint's own numbering says about a piece.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -29,6 +29,8 @@ struct Call {
     id: Option<Arc<str>>,
     name: String,
     arguments: String,
+    /// What `arguments` still lacks of the last piece.
+    half: PendingHalf,
     /// The arguments came as one object: nothing may follow.
     whole: bool,
     /// Bytes of `arguments` that are out as events.
@@ -54,7 +56,7 @@ struct Piece<'a> {
 
 enum Arguments<'a> {
     None,
-    Text(Cow<'a, str>),
+    Text(StreamText<'a>),
     Object(&'a str),
 }
 
@@ -101,6 +103,9 @@ impl Calls {
             if call.name.is_empty() {
                 return Err(format!("tool call {index} has no name"));
             }
+            call.half.finish().map_err(|fault| {
+                fault.in_channel(&format!("the arguments of tool call {index} ({})", call.name))
+            })?;
             if !is_empty(&call.arguments)
                 && let Err(fault) = serde_json::from_str::<IgnoredAny>(&call.arguments)
             {
@@ -201,11 +206,12 @@ impl<'a> Piece<'a> {
         let arguments = match raw {
             None => Arguments::None,
             Some(raw) if raw.starts_with('{') => Arguments::Object(raw),
-            Some(raw) => match serde_json::from_str::<super::wire::Text<'a>>(raw) {
-                Ok(text) if text.0.is_empty() => Arguments::None,
-                Ok(text) => Arguments::Text(text.0),
-                Err(_) => return Err("a tool call's arguments are neither text nor an object".to_owned()),
+            Some(raw) if raw.starts_with('"') => match serde_json::from_str::<StreamText<'a>>(raw) {
+                Ok(text) if text.is_empty() => Arguments::None,
+                Ok(text) => Arguments::Text(text),
+                Err(fault) => return Err(format!("a tool call's arguments cannot be read: {fault}")),
             },
+            Some(_) => return Err("a tool call's arguments are neither text nor an object".to_owned()),
         };
         Ok(Self {
             key,
@@ -221,7 +227,7 @@ impl<'a> Piece<'a> {
     fn has_arguments(&self) -> bool {
         match &self.arguments {
             Arguments::None => false,
-            Arguments::Text(text) => !text.trim().is_empty(),
+            Arguments::Text(text) => !text.is_blank(),
             Arguments::Object(_) => true,
         }
     }
@@ -234,6 +240,7 @@ impl Call {
             id: None,
             name: String::new(),
             arguments: String::new(),
+            half: PendingHalf::default(),
             whole: false,
             emitted: 0,
         }
@@ -280,8 +287,13 @@ impl Call {
         }
         match &piece.arguments {
             Arguments::None => {}
-            Arguments::Text(text) if self.whole && text.trim().is_empty() => {}
-            Arguments::Text(text) if !self.whole => self.arguments.push_str(text),
+            Arguments::Text(text) if self.whole && text.is_blank() => {}
+            Arguments::Text(text) if !self.whole => {
+                let text = self.half.join(text);
+                let text =
+                    text.map_err(|fault| fault.in_channel(&format!("the arguments of tool call {index}")))?;
+                self.arguments.push_str(&text);
+            }
             Arguments::Object(raw) if self.arguments.trim().is_empty() => {
                 self.arguments = (*raw).to_owned();
                 self.whole = true;

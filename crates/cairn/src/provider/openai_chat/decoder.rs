@@ -3,10 +3,10 @@
 //! Strict: an answer is whole only by the endpoint's own terminal event, a known field that cannot be read is an error,
 //! and a dialect is allowed only by a named option. Must never know: how the bytes came.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use serde_json::Value;
 
 use super::calls::Calls;
 use super::profile::ChatProfile;
@@ -17,6 +17,7 @@ use crate::provider::blocks::{Blocks, Words};
 use crate::provider::call::Progress;
 use crate::provider::endpoint::Endpoint;
 use crate::provider::sse::SseEvent;
+use crate::provider::stream_text::{LoneHalf, PendingHalf};
 use crate::provider::{ModelEvent, StopReason};
 
 /// Decodes one answer.
@@ -25,6 +26,9 @@ pub struct ChatDecoder {
     endpoint: Arc<Endpoint>,
     done_is_terminal: bool,
     blocks: Blocks,
+    content: PendingHalf,
+    refusal: PendingHalf,
+    thinking_parts: PendingHalf,
     calls: Calls,
     reasoning: ReasoningRecord,
     usage: Option<Usage>,
@@ -47,6 +51,9 @@ impl ChatDecoder {
             endpoint: Arc::clone(&profile.endpoint),
             done_is_terminal: profile.done_is_terminal,
             blocks: Blocks::default(),
+            content: PendingHalf::default(),
+            refusal: PendingHalf::default(),
+            thinking_parts: PendingHalf::default(),
             calls: Calls::default(),
             reasoning: ReasoningRecord::default(),
             usage: None,
@@ -165,14 +172,18 @@ impl ChatDecoder {
         delta: Delta<'_>,
         events: &mut VecDeque<ModelEvent>,
     ) -> Result<(), ProviderFailure> {
-        self.read_reasoning(&delta, events);
+        self.read_reasoning(&delta, events)?;
         match &delta.content {
-            Some(Content::Text(text)) => self.blocks.emit(Words::Text, text, events),
-            Some(Content::Parts(parts)) => self.read_parts(parts, events),
+            Some(Content::Text(text)) => {
+                let words = self.content.join(text);
+                self.emit_joined("content", Words::Text, words, events)?;
+            }
+            Some(Content::Parts(parts)) => self.read_parts(parts, events)?,
             None => {}
         }
-        if let Some(Text(refusal)) = &delta.refusal {
-            self.blocks.emit(Words::Text, refusal, events);
+        if let Some(refusal) = &delta.refusal {
+            let words = self.refusal.join(refusal);
+            self.emit_joined("refusal", Words::Text, words, events)?;
         }
         let pieces = delta.tool_calls.as_deref().unwrap_or_default();
         if pieces.is_empty() && delta.function_call.is_none() {
@@ -192,47 +203,71 @@ impl ChatDecoder {
 
     /// Records every thinking field, and shows the first one that holds words: some endpoints send the same thought in
     /// several fields.
-    fn read_reasoning(&mut self, delta: &Delta<'_>, events: &mut VecDeque<ModelEvent>) {
-        let mut shown = String::new();
+    fn read_reasoning(
+        &mut self,
+        delta: &Delta<'_>,
+        events: &mut VecDeque<ModelEvent>,
+    ) -> Result<(), ProviderFailure> {
+        let mut shown = None;
         for (field, text) in [
             ("reasoning_content", &delta.reasoning_content),
             ("reasoning", &delta.reasoning),
         ] {
-            if let Some(Text(text)) = text {
+            if let Some(text) = text {
                 // An empty text is kept too: it says that the endpoint uses the field, and some want it back.
-                self.reasoning.add_text(field, text);
-                if shown.is_empty() {
-                    shown.push_str(text);
+                let added = self.reasoning.add_text(field, text);
+                let added = added.map_err(|fault| self.malformed(&fault))?;
+                if shown.is_none() && !text.is_empty() {
+                    shown = Some(added);
                 }
             }
         }
         if let Some(details) = &delta.reasoning_details {
-            if shown.is_empty() {
-                for detail in details {
-                    let words = detail.get("text").or_else(|| detail.get("summary"));
-                    shown.push_str(words.and_then(Value::as_str).unwrap_or_default());
-                }
-            }
-            self.reasoning.add_details(details.clone());
+            let added = self.reasoning.add_details(details);
+            let added = added.map_err(|fault| self.malformed(&fault))?;
+            shown = shown.or(Some(added.into()));
         }
-        self.blocks.emit(Words::Thinking, &shown, events);
+        self.blocks
+            .emit(Words::Thinking, &shown.unwrap_or_default(), events);
+        Ok(())
     }
 
-    fn read_parts(&mut self, parts: &[ContentPart], events: &mut VecDeque<ModelEvent>) {
+    fn read_parts(
+        &mut self,
+        parts: &[ContentPart<'_>],
+        events: &mut VecDeque<ModelEvent>,
+    ) -> Result<(), ProviderFailure> {
         for part in parts {
             match part.kind.as_str() {
-                "text" => self
-                    .blocks
-                    .emit(Words::Text, part.text.as_deref().unwrap_or_default(), events),
+                "text" => {
+                    if let Some(text) = &part.text {
+                        let words = self.content.join(text);
+                        self.emit_joined("content", Words::Text, words, events)?;
+                    }
+                }
                 "thinking" => {
-                    for thought in part.thinking.as_deref().unwrap_or_default() {
-                        let words = thought.text.as_deref().unwrap_or_default();
-                        self.blocks.emit(Words::Thinking, words, events);
+                    let thoughts = part.thinking.as_deref().unwrap_or_default();
+                    for text in thoughts.iter().filter_map(|thought| thought.text.as_ref()) {
+                        let words = self.thinking_parts.join(text);
+                        self.emit_joined("the thinking parts", Words::Thinking, words, events)?;
                     }
                 }
                 kind => tracing::debug!(kind, "content part of an unknown type left out"),
             }
         }
+        Ok(())
+    }
+
+    fn emit_joined(
+        &mut self,
+        channel: &str,
+        block: Words,
+        words: Result<Cow<'_, str>, LoneHalf>,
+        events: &mut VecDeque<ModelEvent>,
+    ) -> Result<(), ProviderFailure> {
+        let words = words.map_err(|fault| self.malformed(&fault.in_channel(channel)))?;
+        self.blocks.emit(block, &words, events);
+        Ok(())
     }
 
     fn take_finish(&mut self, reason: &str) -> Result<(), ProviderFailure> {
@@ -290,10 +325,19 @@ impl ChatDecoder {
             }
             Some(Finish::Stop | Finish::Tools) => {}
         }
+        for (channel, half) in [
+            ("content", &self.content),
+            ("refusal", &self.refusal),
+            ("the thinking parts", &self.thinking_parts),
+        ] {
+            half.finish()
+                .map_err(|fault| self.malformed(&fault.in_channel(channel)))?;
+        }
+        let replay = self.reasoning.payload().map_err(|fault| self.malformed(&fault))?;
         self.blocks.start(events);
         self.blocks.close(events);
         self.calls.close(events).map_err(|fault| self.malformed(&fault))?;
-        if let Some(payload) = self.reasoning.payload() {
+        if let Some(payload) = replay {
             events.push_back(ModelEvent::ReplayState(ReplayState {
                 issuer: Arc::clone(&self.endpoint.issuer),
                 payload: payload.into(),

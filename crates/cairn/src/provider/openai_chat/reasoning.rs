@@ -3,9 +3,14 @@
 //! The record keeps the fields in which the thinking came, so that it goes back in the very same ones. Must never know:
 //! how thinking is shown.
 
+use std::borrow::Cow;
+
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
+
+use super::wire::Detail;
+use crate::provider::stream_text::{LoneHalf, PendingHalf, StreamText};
 
 const VERSION: u32 = 1;
 
@@ -13,49 +18,93 @@ const VERSION: u32 = 1;
 #[derive(Default, Debug)]
 pub(super) struct ReasoningRecord {
     /// Text fields in the order in which they were first seen.
-    texts: Vec<(&'static str, String)>,
+    texts: Vec<TextField>,
     /// The entries of `reasoning_details`, pieces of one text entry joined.
     details: Vec<Map<String, Value>>,
+    /// Of the last of these entries.
+    details_half: PendingHalf,
+}
+
+#[derive(Debug)]
+struct TextField {
+    name: &'static str,
+    text: String,
+    half: PendingHalf,
 }
 
 impl ReasoningRecord {
-    /// Adds a piece of a text field.
-    pub(super) fn add_text(&mut self, field: &'static str, piece: &str) {
-        match self.texts.iter_mut().find(|(known, _)| *known == field) {
-            Some((_, text)) => text.push_str(piece),
-            None => self.texts.push((field, piece.to_owned())),
-        }
+    /// Adds a piece of a text field. Gives the text that it adds; errors say what the endpoint did wrong.
+    pub(super) fn add_text<'p>(
+        &mut self,
+        name: &'static str,
+        piece: &'p StreamText<'_>,
+    ) -> Result<Cow<'p, str>, String> {
+        let at = match self.texts.iter().position(|field| field.name == name) {
+            Some(at) => at,
+            None => {
+                self.texts.push(TextField {
+                    name,
+                    text: String::new(),
+                    half: PendingHalf::default(),
+                });
+                self.texts.len() - 1
+            }
+        };
+        let field = &mut self.texts[at];
+        let text = field.half.join(piece).map_err(|fault| fault.in_channel(name))?;
+        field.text.push_str(&text);
+        Ok(text)
     }
 
     /// Adds entries of `reasoning_details`. A text entry that goes on from the one before it is joined with it; all
-    /// others are kept as they came.
-    pub(super) fn add_details(&mut self, entries: Vec<Map<String, Value>>) {
-        for entry in entries {
-            match self.details.last_mut() {
-                Some(last) if continues(last, &entry) => join(last, entry),
-                _ => self.details.push(entry),
+    /// others are kept as they came. Gives the words that they add; errors say what the endpoint did wrong.
+    pub(super) fn add_details(&mut self, entries: &[Detail<'_>]) -> Result<String, String> {
+        let mut words = String::new();
+        for Detail { members, text } in entries {
+            let mut entry = members.clone();
+            let last = self.details.last_mut().filter(|last| continues(last, &entry));
+            if last.is_none() {
+                self.details_half.finish().map_err(lone_half_in_details)?;
+            }
+            if let Some(text) = text {
+                let text = self.details_half.join(text).map_err(lone_half_in_details)?;
+                entry.insert("text".to_owned(), Value::from(text));
+            }
+            let shown = entry.get("text").or_else(|| entry.get("summary"));
+            words.push_str(shown.and_then(Value::as_str).unwrap_or_default());
+            match last {
+                Some(last) => join(last, entry),
+                None => self.details.push(entry),
             }
         }
+        Ok(words)
     }
 
-    /// The record as the payload of a replay state; `None` if there was no thinking.
-    pub(super) fn payload(&self) -> Option<String> {
+    /// The record as the payload of a replay state; `None` if there was no thinking. Errors say what the endpoint did
+    /// wrong.
+    pub(super) fn payload(&self) -> Result<Option<String>, String> {
         if self.texts.is_empty() && self.details.is_empty() {
-            return None;
+            return Ok(None);
         }
         let mut fields = Map::new();
-        for (field, text) in &self.texts {
-            fields.insert((*field).to_owned(), Value::from(text.as_str()));
+        for TextField { name, text, half } in &self.texts {
+            half.finish().map_err(|fault| fault.in_channel(name))?;
+            fields.insert((*name).to_owned(), Value::from(text.as_str()));
         }
+        self.details_half.finish().map_err(lone_half_in_details)?;
         if !self.details.is_empty() {
             let details = self.details.iter().cloned().map(Value::Object).collect();
             fields.insert("reasoning_details".to_owned(), Value::Array(details));
         }
-        Some(format!(
+        Ok(Some(format!(
             r#"{{"version":{VERSION},"fields":{}}}"#,
             Value::Object(fields)
-        ))
+        )))
     }
+}
+
+fn lone_half_in_details(fault: LoneHalf) -> String {
+    fault.in_channel("reasoning_details")
 }
 
 /// The JSON members that a payload adds to its assistant message, byte for byte as they were recorded.

@@ -2,14 +2,15 @@
 //!
 //! Must never know: what a chunk means in the course of an answer.
 
-use std::borrow::Cow;
 use std::fmt;
 
 use serde::Deserialize;
-use serde::de::{self, Deserializer, SeqAccess, Visitor};
+use serde::de::{self, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 
 pub(super) use crate::provider::json::Text;
+use crate::provider::stream_text::StreamText;
 
 #[derive(Deserialize, Debug)]
 pub(super) struct Chunk<'a> {
@@ -53,13 +54,13 @@ pub(super) struct Delta<'a> {
     #[serde(borrow, default)]
     pub(super) content: Option<Content<'a>>,
     #[serde(borrow, default)]
-    pub(super) refusal: Option<Text<'a>>,
+    pub(super) refusal: Option<StreamText<'a>>,
     #[serde(borrow, default)]
-    pub(super) reasoning_content: Option<Text<'a>>,
+    pub(super) reasoning_content: Option<StreamText<'a>>,
     #[serde(borrow, default)]
-    pub(super) reasoning: Option<Text<'a>>,
-    #[serde(default)]
-    pub(super) reasoning_details: Option<Vec<serde_json::Map<String, serde_json::Value>>>,
+    pub(super) reasoning: Option<StreamText<'a>>,
+    #[serde(borrow, default)]
+    pub(super) reasoning_details: Option<Vec<Detail<'a>>>,
     #[serde(borrow, default)]
     pub(super) tool_calls: Option<Vec<CallPiece<'a>>>,
     /// The call form before `tool_calls`.
@@ -121,48 +122,67 @@ pub(super) struct CompletionDetails {
 /// The content of a delta: a string by the API, a list of parts in Mistral's dialect.
 #[derive(Debug)]
 pub(super) enum Content<'a> {
-    Text(Cow<'a, str>),
-    Parts(Vec<ContentPart>),
+    Text(StreamText<'a>),
+    Parts(Vec<ContentPart<'a>>),
 }
 
 #[derive(Deserialize, Debug)]
-pub(super) struct ContentPart {
+pub(super) struct ContentPart<'a> {
     #[serde(rename = "type", default)]
     pub(super) kind: String,
-    #[serde(default)]
-    pub(super) text: Option<String>,
-    #[serde(default)]
-    pub(super) thinking: Option<Vec<ContentPart>>,
+    #[serde(borrow, default)]
+    pub(super) text: Option<StreamText<'a>>,
+    #[serde(borrow, default)]
+    pub(super) thinking: Option<Vec<ContentPart<'a>>>,
 }
 
 impl<'de: 'a, 'a> Deserialize<'de> for Content<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(ContentVisitor)
+        let raw = <&RawValue>::deserialize(deserializer)?;
+        let content = match raw.get().starts_with('[') {
+            true => serde_json::from_str(raw.get()).map(Content::Parts),
+            false => serde_json::from_str(raw.get()).map(Content::Text),
+        };
+        content.map_err(de::Error::custom)
     }
 }
 
-struct ContentVisitor;
+/// An entry of `reasoning_details`: its members as they came, except that a `text` is read as a delta.
+#[derive(Debug)]
+pub(super) struct Detail<'a> {
+    /// Holds an empty text in the place of `text`.
+    pub(super) members: Map<String, Value>,
+    pub(super) text: Option<StreamText<'a>>,
+}
 
-impl<'de> Visitor<'de> for ContentVisitor {
-    type Value = Content<'de>;
+impl<'de: 'a, 'a> Deserialize<'de> for Detail<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(DetailVisitor)
+    }
+}
+
+struct DetailVisitor;
+
+impl<'de> Visitor<'de> for DetailVisitor {
+    type Value = Detail<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a string or a list of content parts")
+        f.write_str("an object")
     }
 
-    fn visit_borrowed_str<E: de::Error>(self, text: &'de str) -> Result<Self::Value, E> {
-        Ok(Content::Text(Cow::Borrowed(text)))
-    }
-
-    fn visit_str<E: de::Error>(self, text: &str) -> Result<Self::Value, E> {
-        Ok(Content::Text(Cow::Owned(text.to_owned())))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
-        let mut parts = Vec::new();
-        while let Some(part) = list.next_element()? {
-            parts.push(part);
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Self::Value, A::Error> {
+        let mut members = Map::new();
+        let mut text = None;
+        while let Some(key) = entries.next_key::<String>()? {
+            let value = match key.as_str() {
+                "text" => {
+                    text = entries.next_value()?;
+                    text.as_ref().map_or(Value::Null, |_| Value::from(""))
+                }
+                _ => entries.next_value()?,
+            };
+            members.insert(key, value);
         }
-        Ok(Content::Parts(parts))
+        Ok(Detail { members, text })
     }
 }
