@@ -135,9 +135,6 @@ fn a_bad_configuration_names_the_key_and_never_the_value() {
     let mut model = chat_model(url, "");
     model.api_key = Some("sk-CANARY\n".to_owned().into());
     check(model, "api_key", "cannot carry");
-    let mut model = chat_model(url, "");
-    model.api = Api::OpenAiResponses;
-    check(model, "api", "not built into this version");
     let twice = ProviderRouter::from_config(&[scripted_model(), scripted_model()]).unwrap_err();
     assert_eq!(twice.key, "id");
 }

@@ -7,7 +7,6 @@ use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-
 use super::calls::Calls;
 use super::profile::ChatProfile;
 use super::reasoning::ReasoningRecord;
