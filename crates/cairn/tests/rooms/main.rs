@@ -123,3 +123,13 @@ fn the_map_in_the_architecture_has_every_room() {
         "ARCHITECTURE.md does not explain these rooms"
     );
 }
+
+#[test]
+fn the_readmes_cargo_run_means_the_server() {
+    let repository = Repository::read();
+    let readme = repository.text("README.md").expect("README.md");
+    let manifest = repository.text("Cargo.toml").expect("Cargo.toml");
+    assert!(readme.contains("cargo run --release -- demo"));
+    // Without it the command is ambiguous: the workspace has several programs.
+    assert!(manifest.contains("default-members = [\"crates/cairn\"]"));
+}
