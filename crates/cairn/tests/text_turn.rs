@@ -144,3 +144,26 @@ impl IntoId for &str {
         cairn::model::RunId::new(self)
     }
 }
+
+#[tokio::test]
+async fn the_index_of_a_model_call_is_durable_before_the_call_is_made() {
+    let bench = Bench::new().await;
+    let provider = FakeProvider::new();
+    let feed = provider.feed();
+    let mut client = bench.start(&provider, bench.user_turn("run-1", None, "hi").await);
+    client
+        .until(|event| matches!(event, cairn::client::ClientEvent::ModelCallStarted { .. }))
+        .await;
+    let record = bench
+        .services
+        .store
+        .run_record(&"run-1".into_id())
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!((record.provider_call_index, record.provider_calls), (Some(0), 1));
+    assert_eq!(record.outcome, None);
+    text("hello").into_iter().for_each(|event| feed.event(event));
+    drop(feed);
+    assert_eq!(client.finish(|_| unreachable!()).await, RunOutcome::Completed);
+}

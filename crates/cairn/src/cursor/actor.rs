@@ -49,7 +49,7 @@ pub async fn serve(io: SessionIo, context: Arc<CursorContext>) {
         output,
         shutdown,
     } = io;
-    let span = tracing::info_span!("request", request = %request_id);
+    let span = tracing::info_span!("request", request = %request_id, conversation = tracing::field::Empty);
     let end = conduct(&request_id, inbound, &output, shutdown, &context)
         .instrument(span.clone())
         .await;
@@ -71,6 +71,7 @@ async fn conduct(
         () = output.closed() => return Err(canceled()),
         first = first_message(request_id, &mut inbound) => first?,
     };
+    tracing::Span::current().record("conversation", request.conversation_id.as_deref());
     let blobs = BlobSync::new(output.writer());
     let link = ContextLink::new(output.writer());
     let prepared = {

@@ -179,13 +179,13 @@ impl BlobSync {
             };
             self.send(id, kv_server_message::Message::SetBlobArgs(args))
                 .await?;
-            waiting.push((blob.id, tokio::time::Instant::now(), answer));
+            waiting.push((blob.id, id, tokio::time::Instant::now(), answer));
         }
-        for (blob, sent, answer) in waiting {
+        for (blob, kv_id, sent, answer) in waiting {
             wait(blob, answer)
                 .await?
                 .map_err(|reason| BlobSyncError::Refused { blob, reason })?;
-            tracing::trace!(%blob, ack_ms = sent.elapsed().as_millis(), "blob stored by the client");
+            tracing::trace!(%blob, kv_id, ack_ms = sent.elapsed().as_millis(), "blob stored by the client");
         }
         Ok(())
     }

@@ -164,6 +164,8 @@ impl<'a> Engine<'a> {
         self.store
             .record_provider_call(&self.run.id, provider_call_index)
             .await?;
+        // A call that ends without a report leaves the run's total unknown.
+        self.usage.push(None);
         self.emit(ClientEvent::ModelCallStarted { provider_call_index })
             .await?;
         let request = ModelRequest {
@@ -192,8 +194,15 @@ impl<'a> Engine<'a> {
         }
         let output = cycle.finish()?;
         self.provider_call_index += 1;
-        self.usage.push(output.usage);
+        self.report(output.usage);
         Ok((provider_call_index, output))
+    }
+
+    /// Takes what the provider reported for the call that was made last.
+    fn report(&mut self, usage: Option<Usage>) {
+        if let Some(last) = self.usage.last_mut() {
+            *last = usage;
+        }
     }
 
     fn model_failed(&mut self, cycle: ModelCycle, failure: ProviderFailure) -> Halt {
@@ -206,7 +215,7 @@ impl<'a> Engine<'a> {
             partial_reasoning = failed.partial_reasoning,
             "the model call failed; nothing of it is kept"
         );
-        self.usage.push(failed.usage);
+        self.report(failed.usage);
         failed.failure.into()
     }
 

@@ -50,6 +50,7 @@ pub struct ModelCycle {
     calls: Vec<CallInProgress>,
     replay: Option<ReplayState>,
     usage: Option<Usage>,
+    started: bool,
     done: Option<StopReason>,
 }
 
@@ -79,6 +80,7 @@ impl ModelCycle {
             calls: Vec::new(),
             replay: None,
             usage: None,
+            started: false,
             done: None,
         }
     }
@@ -92,7 +94,11 @@ impl ModelCycle {
             return Err(broken("an event followed the end of the answer"));
         }
         Ok(match event {
-            ModelEvent::Start => None,
+            ModelEvent::Start if self.started => return Err(broken("the answer started twice")),
+            ModelEvent::Start => {
+                self.started = true;
+                None
+            }
             ModelEvent::TextStart => {
                 self.text.start("answer text")?;
                 Some(ClientEvent::TextStart)
@@ -283,3 +289,7 @@ fn broken(rule: &str) -> ProviderFailure {
         format!("The endpoint's answer cannot be trusted: {rule}. Nothing of it was kept."),
     )
 }
+
+#[cfg(test)]
+#[path = "model_cycle_tests.rs"]
+mod tests;

@@ -98,6 +98,15 @@ impl FakeProvider {
     }
 }
 
+impl Drop for Inner {
+    /// Every test is judged, also one that forgets to ask.
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            assert!(self.violations.is_empty(), "{:#?}", self.violations);
+        }
+    }
+}
+
 impl Inner {
     fn check(&mut self, request: &ModelRequest) {
         if let Err(fault) = pairing(&request.history) {

@@ -160,11 +160,7 @@ impl WireOracle {
             Update::TurnEnded(_) => self.phase = Phase::TurnEnded(Vec::new()),
             // A notice: the answer was empty.
             Update::TextDelta(_) => self.answered = false,
-            Update::ThinkingCompleted(_)
-            | Update::ToolCallDelta(_)
-            | Update::Heartbeat(_)
-            | Update::StepStarted(_)
-            | Update::StepCompleted(_) => {}
+            Update::ThinkingCompleted(_) | Update::ToolCallDelta(_) | Update::Heartbeat(_) => {}
         }
     }
 

@@ -478,6 +478,7 @@ impl ToolRuntime {
         match step {
             Step::Exec { message, awaiting } => {
                 let exec_id = self.reserve_exec_id();
+                tracing::debug!(%call, exec_id, "the client is asked to execute");
                 self.execs.insert(exec_id, Exec::Live(call.clone()));
                 self.calls
                     .insert(call.clone(), CallState::Running { awaiting, running });
