@@ -26,7 +26,7 @@ export class Cairn {
     fs.writeFileSync(config, configuration(clientKey, models));
     const cairn = new Cairn();
     cairn.#process = spawn(binary, ["serve", "--config", config, "--listen", `127.0.0.1:${port}`, "--data-dir", dataDir], {
-      env: { PATH: process.env.PATH, HOME: folder, RUST_BACKTRACE: "1", ...environment },
+      env: { PATH: process.env.PATH, HOME: folder, RUST_BACKTRACE: "1", CAIRN_LOG: "trace", ...environment },
       stdio: ["ignore", "pipe", "pipe"],
     });
     cairn.#process.stderr.setEncoding("utf8").on("data", (piece) => (cairn.log += piece));

@@ -133,3 +133,18 @@ scenario("a failure after a settled round keeps the round", { files: { "a.txt": 
   assert.match(scene.results().call_kept, /kept/);
   assert.equal(scene.read("runs.log"), "run\n", "the command ran once");
 });
+
+scenario("the log at its finest holds no prompt, no result, no answer and no key", { files: { "note.txt": "RESULT-CANARY\n" } }, async (scene) => {
+  scene.endpoint.script(
+    call("call_read", "Read", { path: scene.path("note.txt") }, { reasoning: ["THOUGHT-CANARY"], before: "ANSWER-CANARY" }),
+    call("call_run", "Shell", { command: "echo OUTPUT-CANARY" }),
+    status(400, `no: PROMPT-CANARY with ${scene.endpointKey}`),
+  );
+  const run = await scene.client.turn("Say PROMPT-CANARY.");
+  assert.equal(run.status, "error");
+  assert.match(run.error ?? "", /no: PROMPT-CANARY/);
+  const log = scene.cairn.log;
+  // It says enough to follow the run: the call and the exec that carries it out.
+  assert.match(log, /call=call_run exec_id=\d+/);
+  for (const secret of ["CANARY", "note.txt", scene.endpointKey]) assert.ok(!log.includes(secret), `the log holds ${secret}`);
+});
