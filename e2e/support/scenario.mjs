@@ -92,6 +92,15 @@ class Scene {
     }
   }
 
+  /** Waits until the server's log says something. */
+  async logged(pattern) {
+    const deadline = Date.now() + APPEAR_TIMEOUT_MS;
+    while (!pattern.test(this.cairn.log)) {
+      assert.ok(Date.now() < deadline, `the log never says ${pattern}`);
+      await pause(20);
+    }
+  }
+
   /** The key that cairn shows the endpoint and nobody else. */
   get endpointKey() {
     return ENDPOINT_KEY;

@@ -145,7 +145,7 @@ impl CheckpointWorker {
                         self.note_tokens(token_details);
                         let pending = self.pending(&assistant)?;
                         self.secure().await?;
-                        self.publish(self.frontier.checkpoint(Some(&pending))).await
+                        self.publish(self.frontier.checkpoint(Some(&pending)), true).await
                     };
                     conclude(done.await, None)?;
                 }
@@ -207,7 +207,7 @@ impl CheckpointWorker {
     async fn settle(&mut self, revision: &RevisionId) -> Result<(), RunFailure> {
         self.secure().await?;
         self.record(revision).await?;
-        self.publish(self.frontier.checkpoint(None)).await
+        self.publish(self.frontier.checkpoint(None), false).await
     }
 
     async fn secure(&mut self) -> Result<(), RunFailure> {
@@ -222,11 +222,13 @@ impl CheckpointWorker {
             .await?)
     }
 
-    async fn publish(&self, checkpoint: Bytes) -> Result<(), RunFailure> {
+    async fn publish(&self, checkpoint: Bytes, pending: bool) -> Result<(), RunFailure> {
         self.writer
             .send(&checkpoint_message(checkpoint))
             .await
-            .map_err(|error| RunFailure::Client(error.to_string()))
+            .map_err(|error| RunFailure::Client(error.to_string()))?;
+        tracing::debug!(pending, "checkpoint published");
+        Ok(())
     }
 
     fn note_tokens(&mut self, details: Option<ConversationTokenDetails>) {
