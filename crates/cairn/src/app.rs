@@ -24,7 +24,7 @@ use crate::cursor::services::ListedModel;
 use crate::cursor::sessions::{SessionLimits, SessionRegistry};
 use crate::guard::{Guard, refuse_strangers};
 use crate::provider::{Provider, ProviderRouter, RouteError};
-use crate::run::{RunRegistry, RunServices};
+use crate::run::{RunRegistry, RunServices, Views};
 use crate::server;
 use crate::store::{Store, StoreError};
 
@@ -93,6 +93,7 @@ impl Agents {
         let services = RunServices {
             store: Arc::new(store),
             registry: RunRegistry::default(),
+            views: Views::default(),
             providers: Arc::new(providers),
         };
         let models = config.models.clone();

@@ -608,7 +608,7 @@ async fn a_bad_append_is_refused_and_can_be_sent_again() {
     let (_response, mut io) = server.open("r").await;
     let good = append_request("r", 0, &client_message("message 0"));
     let mut bad = Vec::new();
-    for data in ["0", "abc", "zz", "0g", "é", " 00", "0a05", "0a 0"] {
+    for data in ["0", "0x", "0x0a", "abc", "zz", "0g", "é", " 00", "0a05", "0a 0"] {
         bad.push((data, {
             let mut request = good.clone();
             request.data = data.to_owned();

@@ -2,9 +2,11 @@
 //!
 //! Owns the upload's encoding. Must never know: sessions, or what a message asks for.
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
+use hex::FromHexError;
 use http::HeaderMap;
-use prost::Message;
+use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint};
+use prost::{DecodeError, Message};
 
 use super::connect::{ConnectCode, ConnectError};
 use super::inbox::{Inbound, ParentReference};
@@ -14,6 +16,9 @@ use super::proto::aiserver::BidiAppendRequest;
 const PARENT_REQUEST_HEADER: &str = "x-parent-request-id";
 const PARENT_TOOL_CALL_HEADER: &str = "x-parent-agent-tool-call-id";
 
+/// Number of `BidiAppendRequest.data`.
+const DATA_FIELD: u32 = 1;
+
 /// An upload whose place is known and whose message is not yet read.
 #[derive(Debug)]
 pub struct Append {
@@ -21,18 +26,36 @@ pub struct Append {
     pub request_id: String,
     /// Its number in the request, from 0.
     pub seqno: u64,
-    text: String,
+    /// What the hex digits say; empty where there are none.
+    hex: Result<Bytes, ConnectError>,
     binary: Bytes,
 }
 
 impl Append {
-    /// Reads the body of a `BidiAppend`.
+    /// Reads the body of a `BidiAppend`, in one piece or in many.
     ///
     /// # Errors
     /// `invalid_argument` when it is not one, or names no request or a negative number.
-    pub fn parse(body: Bytes) -> Result<Self, ConnectError> {
-        let request = BidiAppendRequest::decode(body)
-            .map_err(|error| invalid(format!("the body is not a BidiAppendRequest: {error}")))?;
+    pub fn parse(mut body: impl Buf) -> Result<Self, ConnectError> {
+        let malformed = |error: DecodeError| invalid(format!("the body is not a BidiAppendRequest: {error}"));
+        let mut request = BidiAppendRequest::default();
+        let mut hex = Ok(Bytes::new());
+        while body.has_remaining() {
+            let (field, wire_type) = decode_key(&mut body).map_err(malformed)?;
+            // The digits can be many megabytes: they are decoded from where they lie and never put together as text.
+            if field == DATA_FIELD && wire_type == WireType::LengthDelimited {
+                let digits = decode_varint(&mut body).map_err(malformed)?;
+                let digits = usize::try_from(digits)
+                    .ok()
+                    .filter(|digits| *digits <= body.remaining())
+                    .ok_or_else(|| invalid("the body is not a BidiAppendRequest: it is cut inside data"))?;
+                hex = decode_hex(&mut body, digits);
+            } else {
+                request
+                    .merge_field(field, wire_type, &mut body, DecodeContext::default())
+                    .map_err(malformed)?;
+            }
+        }
         let request_id = request.request_id.map(|id| id.request_id).unwrap_or_default();
         if request_id.is_empty() {
             return Err(invalid("BidiAppendRequest.request_id is missing"));
@@ -42,7 +65,7 @@ impl Append {
         Ok(Self {
             request_id,
             seqno,
-            text: request.data,
+            hex,
             binary: request.data_binary,
         })
     }
@@ -54,8 +77,9 @@ impl Append {
     /// other.
     pub fn read(self, headers: &HeaderMap) -> Result<(Inbound, usize), ConnectError> {
         let parent = parent_reference(headers)?;
-        let payload = match (self.text.is_empty(), self.binary.is_empty()) {
-            (false, true) => Bytes::from(decode_hex(self.text.as_bytes())?),
+        let hex = self.hex?;
+        let payload = match (hex.is_empty(), self.binary.is_empty()) {
+            (false, true) => hex,
             (true, false) => self.binary,
             (true, true) => return Err(invalid("BidiAppendRequest carries neither data nor data_binary")),
             (false, false) => return Err(invalid("BidiAppendRequest carries both data and data_binary")),
@@ -110,44 +134,108 @@ fn header(headers: &HeaderMap, name: &str) -> Result<Option<String>, ConnectErro
     }
 }
 
-const NO_DIGIT: u8 = 0xff;
+/// Takes that many digits, whether they are good or not.
+fn decode_hex(body: &mut impl Buf, digits: usize) -> Result<Bytes, ConnectError> {
+    let mut text = body.take(digits);
+    let decoded = if digits.is_multiple_of(2) {
+        let mut bytes = vec![0; digits / 2];
+        decode_pairs(&mut text, &mut bytes).map(|()| bytes.into())
+    } else {
+        Err(invalid(format!("data has an odd number of hex digits: {digits}")))
+    };
+    text.advance(text.remaining());
+    decoded
+}
 
-/// Value of each byte as a hex digit of either case.
-const HEX_DIGITS: [u8; 256] = {
-    let mut table = [NO_DIGIT; 256];
-    let mut digit = 0;
-    while digit < 16 {
-        table[b"0123456789abcdef"[digit as usize] as usize] = digit;
-        table[b"0123456789ABCDEF"[digit as usize] as usize] = digit;
-        digit += 1;
+fn decode_pairs(text: &mut impl Buf, bytes: &mut [u8]) -> Result<(), ConnectError> {
+    let mut rest = bytes;
+    let mut position = 0;
+    while text.has_remaining() {
+        let split_pair;
+        let (piece, advance) = if text.chunk().len() == 1 {
+            // The two digits of a byte lie in two pieces.
+            split_pair = [text.get_u8(), text.get_u8()];
+            (&split_pair[..], 0)
+        } else {
+            let piece = text.chunk();
+            let even = piece.len() / 2 * 2;
+            (&piece[..even], even)
+        };
+        let length = piece.len();
+        let (decoded, after) = rest.split_at_mut(length / 2);
+        hex::decode_to_slice(piece, decoded).map_err(|error| {
+            let wrong = match error {
+                FromHexError::InvalidHexCharacter { index, .. } => index,
+                // It has left out "0x", which is no prefix here.
+                FromHexError::InvalidStringLength | FromHexError::OddLength => 1,
+            };
+            let position = position + wrong;
+            invalid(format!("data has a character that is no hex digit at {position}"))
+        })?;
+        rest = after;
+        position += length;
+        text.advance(advance);
     }
-    table
-};
+    Ok(())
+}
 
-fn decode_hex(text: &[u8]) -> Result<Vec<u8>, ConnectError> {
-    let (pairs, rest) = text.as_chunks::<2>();
-    if !rest.is_empty() {
-        return Err(invalid(format!(
-            "data has an odd number of hex digits: {}",
-            text.len()
-        )));
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+    use super::*;
+    use crate::cursor::proto::aiserver::BidiRequestId;
+
+    fn body(data: &str) -> Vec<u8> {
+        BidiAppendRequest {
+            data: data.to_owned(),
+            request_id: Some(BidiRequestId {
+                request_id: "r".to_owned(),
+            }),
+            append_seqno: 7,
+            data_binary: Bytes::new(),
+        }
+        .encode_to_vec()
     }
-    let mut bytes = Vec::with_capacity(pairs.len());
-    // One branch at the end instead of one a byte: a wrong digit leaves its high bits here.
-    let mut wrong = 0;
-    for [high, low] in pairs {
-        let (high, low) = (HEX_DIGITS[usize::from(*high)], HEX_DIGITS[usize::from(*low)]);
-        wrong |= high | low;
-        bytes.push(high << 4 | low);
+
+    #[test]
+    fn a_body_reads_the_same_however_it_is_cut() {
+        let message: Vec<u8> = (0..=255).collect();
+        let body = body(&hex::encode(&message));
+        for first in 0..=body.len() {
+            for second in first..=body.len().min(first + 3) {
+                let pieces = body[..first].chain(&body[first..second]).chain(&body[second..]);
+                let append = Append::parse(pieces).unwrap();
+                assert_eq!((&*append.request_id, append.seqno), ("r", 7));
+                assert_eq!(append.hex.unwrap(), message, "cut at {first} and {second}");
+            }
+        }
     }
-    if wrong & 0xf0 == 0 {
-        return Ok(bytes);
+
+    #[test]
+    fn a_wrong_digit_is_named_by_its_place_and_the_rest_is_still_read() {
+        for (data, place) in [
+            ("0g", "at 1"),
+            ("00 0", "at 2"),
+            ("0x0a", "at 1"),
+            ("0a0x0a", "at 3"),
+            ("000", "odd number of hex digits: 3"),
+        ] {
+            let body = body(data);
+            for cut in 0..=body.len() {
+                let append = Append::parse(body[..cut].chain(&body[cut..])).unwrap();
+                assert_eq!(append.seqno, 7);
+                let error = append.hex.unwrap_err().to_string();
+                assert!(error.contains(place), "{data}, cut at {cut}: {error}");
+            }
+        }
     }
-    let position = text
-        .iter()
-        .position(|byte| HEX_DIGITS[usize::from(*byte)] == NO_DIGIT)
-        .unwrap_or_default();
-    Err(invalid(format!(
-        "data has a character that is no hex digit at {position}"
-    )))
+
+    #[test]
+    fn a_body_that_is_cut_is_refused() {
+        let body = body("0a0b");
+        for length in 1..6 {
+            assert!(Append::parse(&body[..length]).is_err(), "{length}");
+        }
+    }
 }

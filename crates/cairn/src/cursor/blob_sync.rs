@@ -92,7 +92,7 @@ struct Shared {
     last_id: u32,
     /// Sent along by the client; checked when used.
     prefetched: HashMap<BlobId, Bytes>,
-    /// Held by the client: named by its state, or stored and acknowledged in this session.
+    /// Held by the client besides those: named by its state, or stored and acknowledged in this session.
     held: HashSet<BlobId>,
     gets: HashMap<u32, oneshot::Sender<Option<Bytes>>>,
     sets: HashMap<u32, oneshot::Sender<Result<(), String>>>,
@@ -109,16 +109,14 @@ impl BlobSync {
 
     /// Takes blobs that the client sent unasked. They are checked when they are used.
     pub fn offer(&self, blobs: impl IntoIterator<Item = (BlobId, Bytes)>) {
-        let mut shared = self.lock();
-        for (id, data) in blobs {
-            shared.held.insert(id);
-            shared.prefetched.insert(id, data);
-        }
+        self.lock().prefetched.extend(blobs);
     }
 
     /// Notes blobs that the client's state names: they are never sent to it.
     pub fn note_held(&self, ids: impl IntoIterator<Item = BlobId>) {
-        self.lock().held.extend(ids);
+        let Shared { prefetched, held, .. } = &mut *self.lock();
+        // Nearly all of them came along with the state, which can be large.
+        held.extend(ids.into_iter().filter(|id| !prefetched.contains_key(id)));
     }
 
     /// Fetches blobs in order, those at hand without asking. `what` is the field that names them.
@@ -166,7 +164,7 @@ impl BlobSync {
             let id = {
                 let mut shared = self.lock();
                 // Marked before the answer: the same blob may occur twice in one batch.
-                if !shared.held.insert(blob.id) {
+                if shared.prefetched.contains_key(&blob.id) || !shared.held.insert(blob.id) {
                     continue;
                 }
                 let id = shared.next_id();

@@ -11,10 +11,10 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, StatusCode};
-use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use http_body_util::{BodyExt as _, Collected, LengthLimitError, Limited};
 use prost::Message as _;
 
 use super::bidi_append::Append;
@@ -84,7 +84,7 @@ async fn run_sse(State(server): State<Arc<CursorServer>>, request: Request) -> R
         return stream_end(StatusCode::UNAUTHORIZED, &unauthenticated());
     }
     let opened = match read_body(request, MAX_SMALL_BYTES).await {
-        Ok(body) => request_id(&body).and_then(|request_id| server.sessions.open(&request_id)),
+        Ok(body) => request_id(&body.to_bytes()).and_then(|request_id| server.sessions.open(&request_id)),
         Err(error) => Err(error),
     };
     match opened {
@@ -131,7 +131,7 @@ async fn bidi_append(State(server): State<Arc<CursorServer>>, request: Request) 
     }
     let headers = request.headers().clone();
     let appended = match read_body(request, MAX_APPEND_BYTES).await {
-        Ok(body) => append(&server.sessions, body, &headers),
+        Ok(body) => append(&server.sessions, body.aggregate(), &headers),
         Err(error) => Err(error),
     };
     match appended {
@@ -147,7 +147,7 @@ async fn bidi_append(State(server): State<Arc<CursorServer>>, request: Request) 
     }
 }
 
-fn append(sessions: &SessionRegistry, body: Bytes, headers: &HeaderMap) -> Result<(), ConnectError> {
+fn append(sessions: &SessionRegistry, body: impl Buf, headers: &HeaderMap) -> Result<(), ConnectError> {
     let append = Append::parse(body)?;
     let (request_id, seqno) = (append.request_id.clone(), append.seqno);
     match append.read(headers) {
@@ -288,7 +288,7 @@ fn accept_content_type(
 }
 
 /// The whole body within its bounds of size and time.
-async fn read_body(request: Request, limit: usize) -> Result<Bytes, ConnectError> {
+async fn read_body(request: Request, limit: usize) -> Result<Collected<Bytes>, ConnectError> {
     let too_long = || {
         ConnectError::new(
             ConnectCode::ResourceExhausted,
@@ -314,7 +314,7 @@ async fn read_body(request: Request, limit: usize) -> Result<Bytes, ConnectError
     }
     let collected = tokio::time::timeout(BODY_TIME, Limited::new(request.into_body(), limit).collect());
     match collected.await {
-        Ok(Ok(body)) => Ok(body.to_bytes()),
+        Ok(Ok(body)) => Ok(body),
         Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_long()),
         Ok(Err(_)) => Err(ConnectError::new(ConnectCode::Canceled, "the body broke off")),
         Err(_) => Err(ConnectError::new(

@@ -14,6 +14,7 @@ use tracing::Instrument;
 use super::engine::Engine;
 use super::lifecycle::Halt;
 use super::registry::RunRegistry;
+use super::views::Views;
 use crate::client::{ClientEvent, ClientHandle, RunHandle, session};
 use crate::clock;
 use crate::model::{PreparedRun, ProviderFailure, ProviderFault, RunFailure, RunOutcome, Usage};
@@ -27,6 +28,8 @@ pub struct RunServices {
     pub store: Arc<Store>,
     /// Which run is active where.
     pub registry: RunRegistry,
+    /// What the model saw of the latest heads.
+    pub views: Views,
     /// The endpoint of each configured model, by the model's id.
     pub providers: Arc<HashMap<String, Arc<dyn Provider>>>,
 }
@@ -119,7 +122,7 @@ async fn drive(
         );
         return (RunOutcome::Failed(failure.into()), None);
     };
-    let mut engine = Engine::new(&services.store, provider.as_ref(), run, port);
+    let mut engine = Engine::new(&services.store, &services.views, provider.as_ref(), run, port);
     // A defect of ours must still end the run once, with a record and an end frame.
     let result = AssertUnwindSafe(engine.run()).catch_unwind().await;
     let usage = engine.total_usage();

@@ -2,7 +2,7 @@
 //!
 //! Must never know: a client's words, a tool's name, an endpoint, or SQL.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use futures_util::StreamExt;
@@ -10,10 +10,11 @@ use futures_util::StreamExt;
 use super::lifecycle::{Halt, Lifecycle, RunState};
 use super::model_cycle::{ModelCycle, ModelOutput};
 use super::tool_round::OpenToolRound;
+use super::views::{View, Views};
 use crate::client::{ClientCommand, ClientEvent, RunHandle, StateCause, barrier};
 use crate::clock;
 use crate::model::{
-    CallId, HistoryItem, Message, MessageBody, MessageId, ModelRequest, PendingAssistant, PreparedRun,
+    HistoryItem, Message, MessageBody, MessageId, ModelRequest, PendingAssistant, PreparedRun,
     ProviderFailure, RevisionId, RunAction, RunFailure, ToolResult, ToolRound, ToolRoundId, Usage, project,
 };
 use crate::provider::{ModelInvocation, Provider};
@@ -26,12 +27,13 @@ const INTERRUPTED: &str =
 /// The single writer of one run.
 pub(super) struct Engine<'a> {
     store: &'a Store,
+    views: &'a Views,
     provider: &'a dyn Provider,
     run: &'a PreparedRun,
     port: &'a mut RunHandle,
     lifecycle: Lifecycle,
     head: RevisionId,
-    history: Vec<Arc<HistoryItem>>,
+    history: View,
     /// History items that the client was not yet told of in a state with a barrier.
     unannounced: usize,
     provider_call_index: u32,
@@ -45,18 +47,20 @@ pub(super) struct Engine<'a> {
 impl<'a> Engine<'a> {
     pub(super) fn new(
         store: &'a Store,
+        views: &'a Views,
         provider: &'a dyn Provider,
         run: &'a PreparedRun,
         port: &'a mut RunHandle,
     ) -> Self {
         Self {
             store,
+            views,
             provider,
             run,
             port,
             lifecycle: Lifecycle::new(),
             head: run.base.clone(),
-            history: Vec::new(),
+            history: View::default(),
             unannounced: 0,
             provider_call_index: 0,
             usage: Vec::new(),
@@ -72,31 +76,38 @@ impl<'a> Engine<'a> {
 
     /// Runs until the model is done and the client holds the final state.
     pub(super) async fn run(&mut self) -> Result<(), Halt> {
-        if self.open().await? {
-            return Ok(());
-        }
-        loop {
+        let mut complete = self.open().await?;
+        while !complete {
             let (index, output) = self.call_model().await?;
             if output.calls.is_empty() {
-                if self.commit_answer(index, output).await? {
-                    self.enter(RunState::Ended);
-                    return Ok(());
-                }
+                complete = self.commit_answer(index, output).await?;
             } else {
                 let round = self.begin_round(index, output).await?;
                 self.run_tools(round).await?;
                 self.commit_runtime_events().await?;
             }
         }
+        self.enter(RunState::Ended);
+        // Only here: the head of a run that was left inside a round stands for more than its view holds.
+        self.views
+            .keep(self.head.clone(), std::mem::take(&mut self.history));
+        Ok(())
     }
 
     /// Takes up the base history and what the run adds to it before the model is called. Returns whether the run
     /// is already complete.
     async fn open(&mut self) -> Result<bool, Halt> {
-        let messages = self.store.history(&self.run.base).await?;
-        self.history = project(messages.iter().map(AsRef::as_ref))
-            .map_err(|error| RunFailure::Store(format!("the stored history is not whole: {error}")))?;
-        self.unannounced = self.history.len();
+        match self.views.take(&self.run.base) {
+            Some(view) => self.history = view,
+            None => {
+                let messages = self.store.history(&self.run.base).await?;
+                let items = project(messages.iter().map(AsRef::as_ref)).map_err(|error| {
+                    RunFailure::Store(format!("the stored history is not whole: {error}"))
+                })?;
+                self.history.extend(items);
+            }
+        }
+        self.unannounced = self.history.items().len();
         match self.run.action.clone() {
             RunAction::Start {
                 interrupted,
@@ -132,7 +143,7 @@ impl<'a> Engine<'a> {
     /// to answer, and an endpoint would refuse or go on with its own words. Returns whether the run is complete.
     async fn open_for_answer(&mut self) -> Result<bool, Halt> {
         let answered = matches!(
-            self.history.last().map(AsRef::as_ref),
+            self.history.items().last().map(AsRef::as_ref),
             Some(HistoryItem::Assistant { calls, .. }) if calls.is_empty()
         );
         if answered {
@@ -171,7 +182,7 @@ impl<'a> Engine<'a> {
         let request = ModelRequest {
             prompt: self.run.prompt.clone(),
             model: self.run.model.clone(),
-            history: self.history.clone(),
+            history: self.history.items().to_vec(),
             conversation: self.run.conversation.clone(),
         };
         let invocation = ModelInvocation {
@@ -182,7 +193,7 @@ impl<'a> Engine<'a> {
         };
         let _leave = invocation.cancel.clone().drop_guard();
         let mut events = self.provider.call(&request, invocation);
-        let mut cycle = ModelCycle::new(self.call_ids());
+        let mut cycle = ModelCycle::new(self.history.call_ids());
         while let Some(event) = self.listen(events.next()).await? {
             let told = match event.and_then(|event| cycle.push(event)) {
                 Ok(told) => told,
@@ -368,8 +379,9 @@ impl<'a> Engine<'a> {
 
     /// Tells the client of a durable state and waits until it holds it.
     async fn announce(&mut self, cause: StateCause) -> Result<(), Halt> {
-        let appended = self.history.get(self.unannounced..).unwrap_or_default().to_vec();
-        self.unannounced = self.history.len();
+        let items = self.history.items();
+        let appended = items.get(self.unannounced..).unwrap_or_default().to_vec();
+        self.unannounced = items.len();
         let (barrier, wait) = barrier();
         self.emit(ClientEvent::StateCommitted {
             revision: self.head.clone(),
@@ -426,18 +438,6 @@ impl<'a> Engine<'a> {
             None => return Err(RunFailure::Client("the client went away".to_owned()).into()),
         }
         Ok(())
-    }
-
-    fn call_ids(&self) -> HashSet<CallId> {
-        self.history
-            .iter()
-            .filter_map(|item| match item.as_ref() {
-                HistoryItem::Assistant { calls, .. } => Some(calls),
-                HistoryItem::User { .. } | HistoryItem::ToolResult(_) => None,
-            })
-            .flatten()
-            .map(|call| call.id.clone())
-            .collect()
     }
 
     fn enter(&mut self, to: RunState) {

@@ -10,7 +10,9 @@ mod lifecycle;
 mod model_cycle;
 mod registry;
 mod tool_round;
+mod views;
 
 pub use actor::{RunServices, start};
 pub use model_cycle::{ModelCycle, ModelCycleFailure, ModelOutput};
 pub use registry::RunRegistry;
+pub use views::Views;

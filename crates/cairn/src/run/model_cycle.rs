@@ -42,8 +42,10 @@ pub struct ModelCycleFailure {
 /// The strict reader of one model call.
 #[derive(Debug)]
 pub struct ModelCycle {
-    /// Ids of earlier calls in the history, and of this answer's.
-    taken_ids: HashSet<CallId>,
+    /// Ids of the calls in the history.
+    earlier_ids: Arc<HashSet<CallId>>,
+    /// Ids of this answer's calls.
+    own_ids: HashSet<CallId>,
     text: Block,
     reasoning: Block,
     thinking_since: Option<Instant>,
@@ -71,9 +73,10 @@ struct CallInProgress {
 
 impl ModelCycle {
     /// Starts to read a call whose history already holds the given call ids.
-    pub fn new(taken_ids: HashSet<CallId>) -> Self {
+    pub fn new(earlier_ids: Arc<HashSet<CallId>>) -> Self {
         Self {
-            taken_ids,
+            earlier_ids,
+            own_ids: HashSet::new(),
             text: Block::default(),
             reasoning: Block::default(),
             thinking_since: None,
@@ -236,11 +239,11 @@ impl ModelCycle {
     fn claim(&mut self, id: Option<Arc<str>>) -> CallId {
         let wanted = match id.filter(|id| !id.is_empty()) {
             Some(id) => id,
-            None => format!("call_{}", self.taken_ids.len() + 1).into(),
+            None => format!("call_{}", self.earlier_ids.len() + self.own_ids.len() + 1).into(),
         };
         let mut candidate = CallId::new(wanted.clone());
         let mut number = 2;
-        while !self.taken_ids.insert(candidate.clone()) {
+        while self.earlier_ids.contains(&candidate) || !self.own_ids.insert(candidate.clone()) {
             candidate = CallId::new(format!("{wanted}-{number}"));
             number += 1;
         }

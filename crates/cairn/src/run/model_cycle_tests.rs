@@ -6,8 +6,6 @@
     reason = "a test says what it saw by failing"
 )]
 
-use std::collections::HashSet;
-
 use super::*;
 use crate::provider::{ModelEvent, StopReason};
 
@@ -39,7 +37,7 @@ fn replay() -> ModelEvent {
 
 /// Reads the events; the error is the rule that was broken.
 fn read(events: Vec<ModelEvent>) -> Result<ModelOutput, String> {
-    let mut cycle = ModelCycle::new(HashSet::new());
+    let mut cycle = ModelCycle::new(Arc::default());
     for event in events {
         cycle.push(event).map_err(|failure| {
             assert_eq!(failure.fault, ProviderFault::Malformed);

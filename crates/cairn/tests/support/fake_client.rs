@@ -10,7 +10,7 @@ use cairn::model::{
     RunAction, RunId, RunKind, RunOutcome, ToolCall, ToolDefinition, ToolResult, ToolRound, UserOrigin,
 };
 use cairn::provider::Provider;
-use cairn::run::{RunRegistry, RunServices, start};
+use cairn::run::{RunRegistry, RunServices, Views, start};
 use cairn::store::Store;
 
 /// A database in a temporary folder, and the services on it.
@@ -26,6 +26,7 @@ impl Bench {
         let services = RunServices {
             store: Arc::new(store),
             registry: RunRegistry::default(),
+            views: Views::default(),
             providers: Arc::default(),
         };
         Self { services, folder }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use prost::Message as _;
+use prost::encoding::{WireType, encode_key, encode_varint};
 use sha2::{Digest, Sha256};
 
 use super::state::ClientState;
@@ -40,17 +41,22 @@ pub enum TurnStart {
     Continued(AgentConversationTurnStructure),
 }
 
+/// Number of `ConversationStateStructure.root_prompt_messages_json`.
+const ROOTS_FIELD: u32 = 1;
+/// Number of `ConversationStateStructure.turns`.
+const TURNS_FIELD: u32 = 8;
+
 /// Where the client's state stands.
 #[derive(Debug)]
 pub struct Frontier {
     opaque: Bytes,
-    roots: Vec<Bytes>,
+    roots: References,
     /// Hash over all roots but the system root, which may change with the prompt.
     history_hash: Sha256,
-    closed_turns: Vec<Bytes>,
+    closed_turns: References,
     turn: AgentConversationTurnStructure,
     /// The current turn's wrapper; absent while it has nothing but the baseline.
-    turn_id: Bytes,
+    turn_id: BlobId,
     todos: Vec<Bytes>,
     read_paths: Vec<String>,
     token_details: Option<ConversationTokenDetails>,
@@ -71,18 +77,26 @@ impl Frontier {
         turn: TurnStart,
     ) -> Result<Self, CheckpointError> {
         let system = encode_system(instructions)?;
-        let mut roots: Vec<Bytes> = vec![system.id.to_wire()];
+        let mut roots = References::new(ROOTS_FIELD);
+        roots.push(&system.id);
         let mut history_hash = Sha256::new();
         for root in state.roots.iter().skip(1) {
             history_hash.update(root.as_bytes());
-            roots.push(root.to_wire());
+            roots.push(root);
         }
         let mut unsent = Vec::new();
         // The client's own system root stays as it is where it says the same, whatever its spelling.
         if state.roots.first() != Some(&system.id) {
             unsent.push(system);
         }
-        let mut closed_turns: Vec<Bytes> = state.turns.iter().map(|id| id.to_wire()).collect();
+        let closed = match &turn {
+            TurnStart::New { .. } => state.turns.as_slice(),
+            TurnStart::Continued(_) => state.turns.split_last().map_or(&[][..], |(_, before)| before),
+        };
+        let mut closed_turns = References::new(TURNS_FIELD);
+        for turn in closed {
+            closed_turns.push(turn);
+        }
         let turn = match turn {
             TurnStart::New {
                 user_message,
@@ -97,26 +111,24 @@ impl Frontier {
                     ..Default::default()
                 }
             }
-            TurnStart::Continued(turn) => {
-                closed_turns.pop();
-                turn
-            }
+            TurnStart::Continued(turn) => turn,
         };
-        let mut frontier = Self {
+        let wrapper = wrapper(&turn);
+        let turn_id = wrapper.id;
+        unsent.push(wrapper);
+        Ok(Self {
             opaque: state.opaque.clone(),
             roots,
             history_hash,
             closed_turns,
             turn,
-            turn_id: Bytes::new(),
+            turn_id,
             todos: state.todos.iter().map(|id| id.to_wire()).collect(),
             read_paths: state.read_paths.clone(),
             token_details: state.token_details,
             mode,
             unsent,
-        };
-        frontier.wrap_turn();
-        Ok(frontier)
+        })
     }
 
     /// What a client adapter calls this state: changes with every stable message but not with the system prompt.
@@ -140,7 +152,7 @@ impl Frontier {
     pub fn append_history(&mut self, items: &[Arc<HistoryItem>]) -> Result<(), CheckpointError> {
         for root in encode_history(items)? {
             self.history_hash.update(root.id.as_bytes());
-            self.roots.push(root.id.to_wire());
+            self.roots.push(&root.id);
             self.unsent.push(root);
         }
         Ok(())
@@ -156,7 +168,9 @@ impl Frontier {
             self.turn.steps.push(blob.id.to_wire());
             self.unsent.push(blob);
         }
-        self.wrap_turn();
+        let wrapper = wrapper(&self.turn);
+        self.turn_id = wrapper.id;
+        self.unsent.push(wrapper);
     }
 
     /// Number of steps in the current turn.
@@ -193,32 +207,108 @@ impl Frontier {
 
     /// The state as it goes to the client, with the given message pending.
     pub fn checkpoint(&self, pending: Option<&str>) -> Bytes {
-        let mut turns = self.closed_turns.clone();
-        turns.push(self.turn_id.clone());
-        let state = ConversationStateStructure {
-            root_prompt_messages_json: self.roots.clone(),
-            turns,
+        let mut turn = References::new(TURNS_FIELD);
+        turn.push(&self.turn_id);
+        let rest = ConversationStateStructure {
+            // Written below, where they are at hand as bytes.
+            root_prompt_messages_json: Vec::new(),
+            turns: Vec::new(),
             todos: self.todos.clone(),
             pending_tool_calls: pending.map(str::to_owned).into_iter().collect(),
             token_details: self.token_details,
             mode: Some(self.mode),
             read_paths: self.read_paths.clone(),
-        };
-        let mut bytes = Vec::with_capacity(state.encoded_len() + self.opaque.len());
-        // Writing into a vector cannot run out of room.
-        state.encode_raw(&mut bytes);
-        bytes.extend_from_slice(&self.opaque);
-        bytes.into()
+        }
+        .encode_to_vec();
+        [
+            &self.roots.encoded,
+            &self.closed_turns.encoded,
+            &turn.encoded,
+            &rest,
+            &self.opaque[..],
+        ]
+        .concat()
+        .into()
+    }
+}
+
+/// A turn as the client keeps it.
+fn wrapper(turn: &AgentConversationTurnStructure) -> Blob {
+    let turn = ConversationTurnStructure {
+        turn: Some(conversation_turn_structure::Turn::AgentConversationTurn(
+            turn.clone(),
+        )),
+    };
+    Blob::new(turn.encode_to_vec())
+}
+
+/// A list of blob ids as a field of the state, ready to go out: these lists grow with the conversation, and every
+/// checkpoint holds them whole.
+#[derive(Debug)]
+struct References {
+    field: u32,
+    encoded: Vec<u8>,
+}
+
+impl References {
+    fn new(field: u32) -> Self {
+        Self {
+            field,
+            encoded: Vec::new(),
+        }
     }
 
-    fn wrap_turn(&mut self) {
-        let turn = ConversationTurnStructure {
-            turn: Some(conversation_turn_structure::Turn::AgentConversationTurn(
-                self.turn.clone(),
-            )),
+    fn push(&mut self, id: &BlobId) {
+        let id = id.as_bytes();
+        encode_key(self.field, WireType::LengthDelimited, &mut self.encoded);
+        encode_varint(id.len() as u64, &mut self.encoded);
+        self.encoded.extend_from_slice(id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    #[test]
+    fn a_checkpoint_names_the_old_references_and_the_new_ones_in_their_fields() {
+        let id = |n: u8| BlobId::from_wire(&[n; 32]).unwrap();
+        let state = ClientState {
+            opaque: Bytes::from_static(&[0xfa, 0x3f, 0x02, b'h', b'i']),
+            roots: vec![id(1), id(2)],
+            turns: vec![id(3), id(4)],
+            todos: vec![id(5)],
+            read_paths: vec!["a".to_owned()],
+            ..Default::default()
         };
-        let blob = Blob::new(turn.encode_to_vec());
-        self.turn_id = blob.id.to_wire();
-        self.unsent.push(blob);
+        let turn = TurnStart::New {
+            user_message: Bytes::from_static(b"m"),
+            request_id: "r".to_owned(),
+        };
+        let mut frontier = Frontier::new(&state, "system", 1, turn).unwrap();
+        // A system root, the user message and the turn.
+        let unsent: [Blob; 3] = frontier.take_unsent().try_into().unwrap();
+        let [system, _, wrapper] = unsent.map(|blob| blob.id.to_wire());
+        let bytes = frontier.checkpoint(Some("pending"));
+        assert_eq!(
+            ConversationStateStructure::decode(bytes.clone()).unwrap(),
+            ConversationStateStructure {
+                root_prompt_messages_json: vec![system, id(2).to_wire()],
+                turns: vec![id(3).to_wire(), id(4).to_wire(), wrapper],
+                todos: vec![id(5).to_wire()],
+                pending_tool_calls: vec!["pending".to_owned()],
+                token_details: None,
+                mode: Some(1),
+                read_paths: vec!["a".to_owned()],
+            }
+        );
+        assert!(bytes.ends_with(&state.opaque));
+        let continued = TurnStart::Continued(AgentConversationTurnStructure::default());
+        let frontier = Frontier::new(&state, "system", 1, continued).unwrap();
+        let state = ConversationStateStructure::decode(frontier.checkpoint(None)).unwrap();
+        assert_eq!(state.turns.len(), 2);
+        assert_eq!(state.turns[0], id(3).to_wire());
     }
 }

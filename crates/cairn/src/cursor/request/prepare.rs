@@ -76,8 +76,8 @@ pub async fn prepare(
         ClientState::decode(&request.conversation_state.clone().unwrap_or_default()).map_err(protocol)?;
     let prefetched = request
         .pre_fetched_blobs
-        .iter()
-        .map(|blob| Ok((BlobId::from_wire(&blob.id)?, blob.value.clone())))
+        .into_iter()
+        .map(|blob| Ok((BlobId::from_wire(&blob.id)?, blob.value)))
         .collect::<Result<Vec<_>, InvalidBlobId>>()
         .map_err(protocol)?;
     blobs.offer(prefetched);

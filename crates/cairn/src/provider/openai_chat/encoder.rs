@@ -17,6 +17,9 @@ use crate::model::{
 use crate::provider::json::Json;
 use crate::provider::openai;
 
+/// What follows the last message.
+const END: &str = "]}";
+
 /// An encoded request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ChatRequest {
@@ -52,7 +55,34 @@ pub fn encode(request: &ModelRequest, profile: &ChatProfile) -> Result<ChatReque
         json.raw("}");
         messages.push(start..json.bytes.len());
     }
-    for item in &request.history {
+    encode_messages(json, head, messages, 0, request, profile)
+}
+
+/// Encodes a request whose beginning was encoded before: all but the history from the item `known` on.
+///
+/// Gives what [`encode`] gives. Copies nothing if nobody else holds the earlier body.
+pub(super) fn extend(
+    before: ChatRequest,
+    known: usize,
+    request: &ModelRequest,
+    profile: &ChatProfile,
+) -> Result<ChatRequest, ProviderFailure> {
+    let ChatRequest { body, head, messages } = before;
+    let mut bytes = Vec::from(body);
+    bytes.truncate(bytes.len() - END.len());
+    encode_messages(Json { bytes }, head, messages, known, request, profile)
+}
+
+/// Appends the history from the item `known` on to the messages, and ends the body.
+fn encode_messages(
+    mut json: Json,
+    head: Range<usize>,
+    mut messages: Vec<Range<usize>>,
+    known: usize,
+    request: &ModelRequest,
+    profile: &ChatProfile,
+) -> Result<ChatRequest, ProviderFailure> {
+    for item in request.history.iter().skip(known) {
         if !messages.is_empty() {
             json.raw(",");
         }
@@ -60,7 +90,7 @@ pub fn encode(request: &ModelRequest, profile: &ChatProfile) -> Result<ChatReque
         encode_item(&mut json, item, &request.model, profile)?;
         messages.push(start..json.bytes.len());
     }
-    json.raw("]}");
+    json.raw(END);
     Ok(ChatRequest {
         body: json.bytes.into(),
         head,

@@ -3,6 +3,7 @@
 //! A pure encoder and a stateful, strict decoder; leniency lives only in the named options of [`ChatProfile`]. Must never
 //! know: HTTP, retries, or how a stream was framed.
 
+mod bodies;
 mod calls;
 mod decoder;
 mod encoder;
@@ -21,6 +22,7 @@ use super::{ModelInvocation, ModelStream, Provider, RouteError};
 use crate::config::ModelConfig;
 use crate::model::ModelRequest;
 
+use bodies::Bodies;
 pub use decoder::ChatDecoder;
 pub use encoder::{ChatRequest, encode};
 pub use profile::ChatProfile;
@@ -30,6 +32,7 @@ pub use profile::ChatProfile;
 pub struct OpenAiChat {
     profile: Arc<ChatProfile>,
     transport: Arc<Transport>,
+    bodies: Bodies,
 }
 
 impl OpenAiChat {
@@ -42,6 +45,7 @@ impl OpenAiChat {
         Ok(Self {
             profile: Arc::new(profile),
             transport: Arc::new(transport),
+            bodies: Bodies::default(),
         })
     }
 
@@ -53,7 +57,7 @@ impl OpenAiChat {
 
 impl Provider for OpenAiChat {
     fn call(&self, request: &ModelRequest, invocation: ModelInvocation) -> ModelStream {
-        let encoded = match encode(request, &self.profile) {
+        let encoded = match self.bodies.encode(request, &self.profile) {
             Ok(encoded) => encoded,
             Err(failure) => return Box::pin(stream::iter([Err(failure)])),
         };
