@@ -145,7 +145,7 @@ async fn plain(name: &'static str, address: SocketAddr, listener: &TcpListener) 
 
 async fn through_cairn(conversation: &mut Conversation, listener: &TcpListener) -> Path {
     const FIRST: &str = "first";
-    let turn = conversation.prepare("Tell me something long.");
+    let turn = conversation.prepare("Tell me something long.", true);
     let client = async {
         let mut run = conversation.begin(turn).await;
         while run.step(Some(FIRST)).await {}

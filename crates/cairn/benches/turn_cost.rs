@@ -21,7 +21,7 @@ use support::client::{Client, Conversation};
 use support::http::Connection;
 use support::process::Server;
 use support::statistics::{mean, median};
-use support::{number, wanted};
+use support::{mover, number, wanted};
 use tokio::net::TcpListener;
 use tokio::time::{Duration, Instant};
 
@@ -32,39 +32,53 @@ const EARLY: usize = 6;
 /// Bytes of the file that is read in each turn.
 const FILE_BYTES: usize = 2048;
 
-#[tokio::main]
-async fn main() {
-    if !wanted() {
+/// Argument of the process that only moves bytes.
+const MOVER: &str = "--move-bytes";
+
+fn main() {
+    if std::env::args().any(|argument| argument == MOVER) {
+        mover::serve();
+    } else if wanted() {
+        measure();
+    } else {
         println!("turn_cost: nothing to do; run it with `cargo bench -p cairn --bench turn_cost`");
-        return;
     }
+}
+
+#[tokio::main]
+async fn measure() {
     let last = number("--turns", 500);
     assert!(last >= EARLY + 2 * WINDOW, "--turns must be larger");
     let endpoint = Endpoint::start().await;
     let server = Server::cairn(endpoint.address);
     let client = Client::connect(server.address()).await;
-    let bench = Bench {
+    let mover = Server::helper(&[MOVER]);
+    let mut bench = Bench {
         server: &server,
         endpoint: &endpoint,
+        mover: &mover,
+        moves: mover::Client::connect(mover.address()).await,
     };
 
     let mut long = Conversation::new(&client, "long", file()).await;
     let mut early = Vec::new();
-    for turn in 1..=last - WINDOW {
-        let cost = bench.turn(&mut long, turn).await;
+    for turn in 1..=last - 2 * WINDOW {
+        let cost = bench.turn(&mut long, turn, true).await;
         if (EARLY..EARLY + WINDOW).contains(&turn) {
             early.push(cost);
         }
     }
-    // The late window, with a young conversation's early window between its turns: the same noise for both.
+    // Between the late turns, the early ones of a young conversation: the machine's noise is the same for both.
     let mut young = Conversation::new(&client, "young", file()).await;
     for turn in 1..EARLY {
-        bench.turn(&mut young, turn).await;
+        bench.turn(&mut young, turn, true).await;
     }
-    let (mut late, mut beside) = (Vec::new(), Vec::new());
+    let (mut beside, mut late, mut bare) = (Vec::new(), Vec::new(), Vec::new());
     for turn in 0..WINDOW {
-        beside.push(bench.turn(&mut young, EARLY + turn).await);
-        late.push(bench.turn(&mut long, last - WINDOW + 1 + turn).await);
+        let long_turn = last - 2 * (WINDOW - turn) + 1;
+        beside.push(bench.turn(&mut young, EARLY + turn, true).await);
+        late.push(bench.turn(&mut long, long_turn, true).await);
+        bare.push(bench.turn(&mut long, long_turn + 1, false).await);
     }
     assert_eq!(
         endpoint.conversations(),
@@ -76,12 +90,14 @@ async fn main() {
         last + EARLY + WINDOW - 1,
         server.stored_bytes() as f64 / 1e6
     );
-    report(last, &early, &beside, &late);
+    report(last, [&early, &beside, &late, &bare]);
 }
 
 /// What one turn cost.
 struct Cost {
     cpu_ms: f64,
+    /// CPU time of a process that only moves the same bytes.
+    moving_ms: f64,
     wall_ms: f64,
     disk: f64,
     uploaded: f64,
@@ -92,11 +108,16 @@ struct Cost {
 struct Bench<'a> {
     server: &'a Server,
     endpoint: &'a Endpoint,
+    mover: &'a Server,
+    moves: mover::Client,
 }
 
 impl Bench<'_> {
-    async fn turn(&self, conversation: &mut Conversation, number: usize) -> Cost {
-        let turn = conversation.prepare(&format!("Question {number}: what does the file say about it?"));
+    async fn turn(&mut self, conversation: &mut Conversation, number: usize, blobs_along: bool) -> Cost {
+        let turn = conversation.prepare(
+            &format!("Question {number}: what does the file say about it?"),
+            blobs_along,
+        );
         self.endpoint.take_totals();
         let before = self.server.usage();
         let start = Instant::now();
@@ -105,9 +126,14 @@ impl Bench<'_> {
         let after = self.server.usage();
         let totals = self.endpoint.take_totals();
         assert_eq!(totals.requests, 2, "a turn is one tool round and one answer");
+        let before_move = self.mover.usage();
+        self.moves
+            .play(moved.uploaded, moved.checkpoints + totals.bytes)
+            .await;
         let server = wall.saturating_sub(moved.client_time + totals.busy);
         Cost {
             cpu_ms: after.cpu_ms_since(&before),
+            moving_ms: self.mover.usage().cpu_ms_since(&before_move),
             wall_ms: server.as_secs_f64() * 1e3,
             disk: after.disk_bytes_since(&before),
             uploaded: moved.uploaded as f64,
@@ -117,32 +143,42 @@ impl Bench<'_> {
     }
 }
 
-fn report(last: usize, early: &[Cost], beside: &[Cost], late: &[Cost]) {
+fn report(last: usize, columns: [&[Cost]; 4]) {
     println!(
-        "\nmedians over {WINDOW} turns            turn 10   turn 10 beside   turn {last}   ratio to beside"
+        "\nmedians over {WINDOW} turns; the three columns on the right were measured turn by turn in alternation"
     );
-    let row = |name: &str, of: &dyn Fn(&Cost) -> f64, digits: usize| {
-        let middle = |costs: &[Cost]| median(&costs.iter().map(of).collect::<Vec<_>>());
-        let (early, beside, late) = (middle(early), middle(beside), middle(late));
+    println!(
+        "{:<34}{:>10}{:>14}{:>12}{:>16}{:>16}",
+        "",
+        "turn 10",
+        "turn 10 again",
+        format!("turn {last}"),
+        "without blobs",
+        format!("{last} : 10 again"),
+    );
+    let row = |name: &str, digits: usize, middle: fn(&[f64]) -> f64, of: &dyn Fn(&Cost) -> f64| {
+        let [early, again, late, bare] =
+            columns.map(|costs| middle(&costs.iter().map(of).collect::<Vec<_>>()));
         println!(
-            "{name:<34}{early:>9.digits$}{beside:>17.digits$}{late:>11.digits$}{:>18.2}",
-            late / beside
+            "{name:<34}{early:>10.digits$}{again:>14.digits$}{late:>12.digits$}{bare:>16.digits$}{:>16.2}",
+            late / again
         );
     };
-    row("CPU of the server, ms", &|cost| cost.cpu_ms, 2);
-    row("wall time of the server, ms", &|cost| cost.wall_ms, 2);
-    row("written to disk, kB", &|cost| cost.disk / 1e3, 1);
-    row("uploaded by the client, kB", &|cost| cost.uploaded / 1e3, 1);
-    row("checkpoints sent, kB", &|cost| cost.checkpoints / 1e3, 1);
-    row("provider bodies sent, kB", &|cost| cost.provider / 1e3, 1);
-    let means = |costs: &[Cost]| mean(&costs.iter().map(|cost| cost.disk / 1e3).collect::<Vec<_>>());
-    println!(
-        "{:<34}{:>9.1}{:>17.1}{:>11.1}",
-        "written to disk, kB, mean",
-        means(early),
-        means(beside),
-        means(late)
-    );
+    row("CPU of the server, ms", 2, median, &|cost| cost.cpu_ms);
+    row("CPU of moving the same bytes, ms", 2, median, &|cost| {
+        cost.moving_ms
+    });
+    row("CPU beyond that, ms", 2, median, &|cost| {
+        cost.cpu_ms - cost.moving_ms
+    });
+    row("wall time of the server, ms", 2, median, &|cost| cost.wall_ms);
+    row("written to disk, kB", 1, median, &|cost| cost.disk / 1e3);
+    row("written to disk, kB, mean", 1, mean, &|cost| cost.disk / 1e3);
+    row("uploaded by the client, kB", 1, median, &|cost| {
+        cost.uploaded / 1e3
+    });
+    row("checkpoints sent, kB", 1, median, &|cost| cost.checkpoints / 1e3);
+    row("provider bodies sent, kB", 1, median, &|cost| cost.provider / 1e3);
 }
 
 fn file() -> String {

@@ -105,8 +105,8 @@ impl Conversation {
         }
     }
 
-    /// Prepares the next turn.
-    pub fn prepare(&mut self, text: &str) -> Turn {
+    /// Prepares the next turn. The official client sends all blobs along; the server asks for those that it needs.
+    pub fn prepare(&mut self, text: &str, blobs_along: bool) -> Turn {
         let request_id = format!("{}-{}", self.id, self.turns);
         self.turns += 1;
         let message = UserMessage {
@@ -130,7 +130,7 @@ impl Conversation {
             }),
             mcp_tools: Some(McpTools::default()),
             conversation_id: Some(self.id.clone()),
-            pre_fetched_blobs: self.graph(),
+            pre_fetched_blobs: if blobs_along { self.graph() } else { Vec::new() },
             ..Default::default()
         };
         let upload = append(&request_id, 0, ClientMessage::RunRequest(request));

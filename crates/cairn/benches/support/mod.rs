@@ -8,6 +8,7 @@
 
 pub mod client;
 pub mod http;
+pub mod mover;
 pub mod process;
 pub mod statistics;
 
