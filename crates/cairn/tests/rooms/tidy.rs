@@ -11,6 +11,10 @@ pub const DOCUMENTS: &[&str] = &[
     "CHANGELOG.md",
     "CONTRIBUTING.md",
     "README.md",
+    "crates/prefix-conformance/README.md",
+    "docs/benchmarks.md",
+    "docs/prefix-conformance.md",
+    "docs/protocol.md",
 ];
 
 // Written in two pieces so that this file keeps its own rule.
