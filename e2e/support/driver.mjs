@@ -1,6 +1,7 @@
 // Runs the official client in a process of its own and does what the parent asks over IPC; see client.mjs.
 import fs from "node:fs";
 import path from "node:path";
+import { setTimeout as pause } from "node:timers/promises";
 import { Agent } from "@cursor/sdk";
 import sqlite3 from "sqlite3";
 
@@ -30,17 +31,27 @@ async function open({ apiKey, model, cwd, resume, settingSources, mcpServers, cu
   return { agentId: agent.agentId };
 }
 
+/**
+ * The client takes one run at a time and its store sometimes keeps a cancelled run as active for good; its own way out is
+ * to force the send. While its store still writes the other run down, that is refused as well and good a moment later.
+ */
+async function accepted(message, options) {
+  let left = 50;
+  for (let chosen = options; ; chosen = { ...options, local: { force: true } }) {
+    try {
+      return await agent.send(message, chosen);
+    } catch (error) {
+      if (!/already has active run/.test(error.message) || left === 0) throw error;
+      left -= 1;
+      await pause(20);
+    }
+  }
+}
+
 async function send({ run: number, text, mode, model, images }) {
   const message = images ? { text, images } : text;
   const options = { ...(mode && { mode }), ...(model && { model }), onDelta: ({ update }) => tell({ kind: "update", run: number, update }) };
-  let run;
-  try {
-    run = await agent.send(message, options);
-  } catch (error) {
-    // The client's store sometimes keeps a cancelled run as active for good; its own way out is to force the send.
-    if (!/already has active run/.test(error.message)) throw error;
-    run = await agent.send(message, { ...options, local: { force: true } });
-  }
+  const run = await accepted(message, options);
   runs.set(number, run);
   follow(number, run);
   return {};

@@ -29,10 +29,11 @@ export function scenario(name, { stray, ...setting }, body) {
       scene.assertClean(stray);
     } catch (error) {
       error.message += `\n${scene.report()}`;
+      // What went wrong first says more than an end that goes wrong after it.
+      await scene.end().catch((second) => (error.message += `\nand at the end: ${second.message}`));
       throw error;
-    } finally {
-      await scene.end();
     }
+    await scene.end();
   });
 }
 
