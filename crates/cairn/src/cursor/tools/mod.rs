@@ -9,6 +9,7 @@
 //! provider sends, checkpoints, blobs.
 
 mod arguments;
+mod asked;
 mod codec;
 mod dispatch;
 mod edit;
@@ -22,6 +23,7 @@ mod stream;
 mod todos;
 mod value;
 
+pub use dispatch::{ServiceAnswer, ServiceRequest};
 pub use error::ToolProtocolError;
 pub use registry::{argument_names, known_tools};
 pub use result::{DerivedFact, RESULT_LIMIT};

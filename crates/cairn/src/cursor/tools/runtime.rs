@@ -4,22 +4,25 @@
 //! straight to `Finished`. An exec id goes `Live → Finished`, `Live → Background → Finished` or `Live → Aborted`.
 //! The one owner of the mapping between exec ids and calls. Must never know: frames, checkpoints, the clock, the store.
 
+mod queries;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use super::arguments::{Arguments, Reader};
 use super::codec::{card, request, response, update};
-use super::dispatch::{self, Awaiting, Progress, Scope, Step};
+use super::dispatch::{self, Awaiting, Progress, Scope, ServiceRequest, Step};
 use super::error::ToolProtocolError;
 use super::registry;
 use super::result::{DerivedFact, Outcome, local};
 use super::stream::{ArgumentStream, Shown};
 use super::value::value_from_json;
 use crate::cursor::proto::agent::{
-    ExecClientControlMessage, ExecClientMessage, McpArgs, TodoItem, ToolCall as ProtoToolCall,
-    agent_server_message::Message, exec_client_control_message, exec_client_message, shell_stream,
-    tool_call::Tool,
+    ExecClientControlMessage, ExecClientMessage, InteractionQuery, McpArgs, TodoItem,
+    ToolCall as ProtoToolCall, agent_server_message::Message, exec_client_control_message,
+    exec_client_message, shell_stream, tool_call::Tool,
 };
+use crate::cursor::request::Mode;
 use crate::model::{CallId, ToolCall, ToolResult};
 
 /// What holds for all calls of a session.
@@ -33,6 +36,8 @@ pub struct ToolRuntimeConfig {
     pub mcp: BTreeMap<Arc<str>, McpTool>,
     /// The to-do list as the history left it.
     pub todos: Vec<TodoItem>,
+    /// The mode that the run is in.
+    pub mode: Mode,
     /// Where a command runs unless the model names a place. If unknown, the client's own workspace.
     pub working_directory: Option<String>,
     /// Where the client writes the output of background commands, if it said so.
@@ -61,6 +66,13 @@ pub struct McpTool {
 pub enum Effect {
     /// Send this to the client.
     Send(Message),
+    /// Ask a service of the server this and hand what it gives to [`ToolRuntime::served`].
+    Serve {
+        /// The call that waits for it.
+        call: CallId,
+        /// What is asked.
+        request: ServiceRequest,
+    },
     /// The call has its result: hand it to the run. The card's completion follows with [`ToolRuntime::committed`].
     Complete(ToolResult),
 }
@@ -82,6 +94,8 @@ pub struct ToolRuntime {
     mcp: BTreeMap<Arc<str>, McpTool>,
     scope: Scope,
     last_exec_id: u32,
+    last_query_id: u32,
+    queries: BTreeMap<u32, queries::Query>,
     execs: BTreeMap<u32, Exec>,
     calls: BTreeMap<CallId, CallState>,
     /// The call whose turn it is among those that take turns, and the ones after it.
@@ -140,8 +154,11 @@ impl ToolRuntime {
                 directory: config.working_directory.unwrap_or_else(|| ".".to_owned()),
                 terminals_folder: config.terminals_folder,
                 todos: config.todos,
+                mode: config.mode,
             },
             last_exec_id: 0,
+            last_query_id: 0,
+            queries: BTreeMap::new(),
             execs: BTreeMap::new(),
             calls: BTreeMap::new(),
             turn: None,
@@ -372,6 +389,7 @@ impl ToolRuntime {
     pub fn round_ended(&mut self) {
         self.calls.clear();
         self.queue.clear();
+        self.queries.clear();
         self.turn = None;
         self.execs
             .retain(|_, exec| matches!(exec, Exec::Background { .. } | Exec::Aborted));
@@ -388,6 +406,7 @@ impl ToolRuntime {
         }
         self.calls.clear();
         self.queue.clear();
+        self.queries.clear();
         self.turn = None;
         effects
     }
@@ -483,6 +502,24 @@ impl ToolRuntime {
                 self.calls
                     .insert(call.clone(), CallState::Running { awaiting, running });
                 effects.push(Effect::Send(request::exec(exec_id, message)));
+            }
+            Step::Query { query, awaiting } => {
+                let id = self.open_query(call);
+                tracing::debug!(%call, query_id = id, "the person is asked");
+                self.calls
+                    .insert(call.clone(), CallState::Running { awaiting, running });
+                effects.push(Effect::Send(Message::InteractionQuery(InteractionQuery {
+                    id,
+                    query: Some(query),
+                })));
+            }
+            Step::Serve { request, awaiting } => {
+                self.calls
+                    .insert(call.clone(), CallState::Running { awaiting, running });
+                effects.push(Effect::Serve {
+                    call: call.clone(),
+                    request,
+                });
             }
             Step::Done(outcome) => self.finish(call, running, outcome, now_ms, effects),
         }
