@@ -15,15 +15,16 @@ export class Cairn {
 
   /**
    * Starts the binary and waits until it listens.
-   * `folder` is a scratch folder; `dataDir` holds the database; `models` are tables of the configuration contract;
+   * `folder` is a scratch folder; `dataDir` holds the database; `models` are tables of the configuration contract, `services`
+   * further tables by name;
    * `port` 0 is any free one.
    */
-  static async start({ folder, dataDir, clientKey, models, port = 0, environment = {} }) {
+  static async start({ folder, dataDir, clientKey, models, services = {}, port = 0, environment = {} }) {
     const binary = process.env.CAIRN_BIN;
     if (!binary) throw new Error("CAIRN_BIN names no binary; start the scenarios with e2e/run");
     fs.mkdirSync(dataDir, { recursive: true });
     const config = path.join(folder, "cairn.toml");
-    fs.writeFileSync(config, configuration(clientKey, models));
+    fs.writeFileSync(config, configuration(clientKey, models, services));
     const cairn = new Cairn();
     cairn.#process = spawn(binary, ["serve", "--config", config, "--listen", `127.0.0.1:${port}`, "--data-dir", dataDir], {
       env: { PATH: process.env.PATH, HOME: folder, RUST_BACKTRACE: "1", CAIRN_LOG: "trace", ...environment },
@@ -90,7 +91,7 @@ export class Cairn {
   }
 }
 
-function configuration(clientKey, models) {
+function configuration(clientKey, models, services) {
   const lines = [`client_key = ${JSON.stringify(clientKey)}`];
   for (const { options, ...model } of models) {
     lines.push("", "[[models]]");
@@ -99,6 +100,10 @@ function configuration(clientKey, models) {
       lines.push("[models.options]");
       for (const [key, value] of Object.entries(options)) lines.push(`${key} = ${JSON.stringify(value)}`);
     }
+  }
+  for (const [table, service] of Object.entries(services)) {
+    lines.push("", `[${table}]`);
+    for (const [key, value] of Object.entries(service)) lines.push(`${key} = ${JSON.stringify(value)}`);
   }
   return `${lines.join("\n")}\n`;
 }

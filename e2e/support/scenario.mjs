@@ -16,8 +16,8 @@ const ENDPOINT_KEY = "sk-CANARY-of-the-scenario";
 
 /**
  * Declares a test. `files` are put into the workspace; `model` adds to the model's table of the configuration and `models`
- * are further tables; `client` are options of each client (`Client.open`); `stray` matches errors that the client itself
- * raises where nobody waits for them.
+ * are further tables; `services` are other tables of the configuration by name; `client` are options of each client
+ * (`Client.open`); `stray` matches errors that the client itself raises where nobody waits for them.
  * After the body every rule that always holds is checked: no fault at the endpoint, no answer left over, no stray error in
  * the client, no endpoint key in the log.
  */
@@ -41,14 +41,16 @@ class Scene {
   #folder;
   #model;
   #models;
+  #services;
   #clientOptions;
   #data = 0;
 
-  static async start({ files = {}, model = {}, models = [], client = {} }) {
+  static async start({ files = {}, model = {}, models = [], services = {}, client = {} }) {
     const scene = new Scene();
     scene.#folder = fs.mkdtempSync(path.join(os.tmpdir(), "cairn-e2e-"));
     scene.#model = model;
     scene.#models = models;
+    scene.#services = services;
     scene.#clientOptions = client;
     for (const name of ["home", "workspace", "cairn"]) fs.mkdirSync(path.join(scene.#folder, name));
     for (const [name, content] of Object.entries(files)) scene.write(name, content);
@@ -115,6 +117,7 @@ class Scene {
       dataDir: path.join(this.#folder, `data-${this.#data}`),
       clientKey: CLIENT_KEY,
       environment: { ENDPOINT_KEY },
+      services: this.#services,
       models: [
         {
           id: "default",

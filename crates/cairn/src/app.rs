@@ -14,7 +14,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::config::Config;
+use crate::config::{Config, ConfigError};
 use crate::cursor::actor::{self, CursorContext};
 use crate::cursor::handlers::{CursorServer, RunStarter, router};
 use crate::cursor::keys::ClientKeys;
@@ -27,6 +27,7 @@ use crate::provider::{Provider, ProviderRouter, RouteError};
 use crate::run::{RunRegistry, RunServices, Views};
 use crate::server;
 use crate::store::{Store, StoreError};
+use crate::web::WebServices;
 
 /// The database's file in the data folder.
 const DATABASE_FILE: &str = "cairn.db";
@@ -57,6 +58,9 @@ pub enum StartError {
     /// A configured model's endpoint cannot be used.
     #[error("{0}")]
     Provider(#[from] RouteError),
+    /// A service on the web cannot be used.
+    #[error("{0}")]
+    Web(#[from] ConfigError),
     /// The prompts inside the program do not fit together.
     #[error("prompts: {0}")]
     Prompts(#[from] AssetError),
@@ -88,6 +92,7 @@ impl Agents {
         config: &Config,
         providers: HashMap<String, Arc<dyn Provider>>,
     ) -> Result<Self, StartError> {
+        let web = Arc::new(WebServices::from_config(&config.web)?);
         let prompts = PromptAssets::load()?;
         let store = Store::open(&config.data_dir.join(DATABASE_FILE)).await?;
         let services = RunServices {
@@ -102,6 +107,7 @@ impl Agents {
                 services,
                 models,
                 prompts,
+                web,
             }),
             requests: TaskTracker::new(),
         })

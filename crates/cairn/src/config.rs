@@ -6,6 +6,7 @@
 mod client_key;
 mod file;
 mod table;
+mod web;
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -15,6 +16,7 @@ use secrecy::SecretString;
 use url::Url;
 
 use file::FileSettings;
+pub use web::{ImageGenerationConfig, SearchProvider, WebConfig, WebSearchConfig};
 
 /// Where cairn listens when nothing says otherwise.
 const DEFAULT_LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 7437);
@@ -32,6 +34,8 @@ pub struct Config {
     pub upstream: Option<Url>,
     /// The models that clients may select; at least one.
     pub models: Vec<ModelConfig>,
+    /// Services on the web that tools use.
+    pub web: WebConfig,
 }
 
 /// One model that clients may select, and its endpoint.
@@ -184,6 +188,7 @@ pub fn load(flags: &Flags, env: &dyn Fn(&str) -> Option<String>) -> Result<Loade
             client_key,
             upstream: settings.upstream,
             models,
+            web: settings.web?,
         },
         new_client_key,
     })
@@ -220,6 +225,7 @@ struct Settings {
     client_key: Option<SecretString>,
     upstream: Option<Url>,
     models: Option<Result<Vec<ModelConfig>, ConfigError>>,
+    web: Result<WebConfig, ConfigError>,
 }
 
 impl Settings {
@@ -232,15 +238,16 @@ impl Settings {
             .as_deref()
             .map(|path| FileSettings::read(path, env))
             .transpose()?;
-        let (file_listen, file_data_dir, client_key, upstream, models) = match file {
+        let (file_listen, file_data_dir, client_key, upstream, models, web) = match file {
             Some(file) => (
                 file.listen,
                 file.data_dir,
                 file.client_key,
                 file.upstream,
                 Some(file.models),
+                file.web,
             ),
-            None => (None, None, None, None, None),
+            None => (None, None, None, None, None, Ok(WebConfig::default())),
         };
         let listen = match (&flags.listen, env.get("CAIRN_LISTEN"), file_listen) {
             (Some(text), _, _) => parse_listen("--listen", text)?,
@@ -263,6 +270,7 @@ impl Settings {
             client_key,
             upstream,
             models,
+            web,
         })
     }
 }

@@ -14,3 +14,4 @@ pub mod provider;
 pub mod run;
 pub mod server;
 pub mod store;
+pub mod web;

@@ -9,7 +9,7 @@
 
 use std::path::{Path, PathBuf};
 
-use cairn::config::{Api, ConfigError, Flags, Loaded, load, load_client_key};
+use cairn::config::{Api, ConfigError, Flags, Loaded, SearchProvider, load, load_client_key};
 use secrecy::ExposeSecret as _;
 
 const KEY: &str = "client_key = \"k\"\n";
@@ -223,6 +223,27 @@ fn the_environment_describes_one_model_where_there_is_no_file() {
 }
 
 #[test]
+fn services_on_the_web_are_read_from_their_tables() {
+    let text = format!(
+        "{KEY}{MODEL}[web_search]\nprovider = \"brave\"\napi_key_env = \"SET\"\n\
+         [image_generation]\nbase_url = \"http://127.0.0.1:1/v1\"\nmodel = \"painter\"\n"
+    );
+    let web = Folder::new()
+        .load(&text, &[("SET", "brave-key")])
+        .unwrap()
+        .config
+        .web;
+    let search = web.search.unwrap();
+    assert_eq!(search.provider, SearchProvider::Brave);
+    assert_eq!(search.base_url.as_str(), "https://api.search.brave.com/res/v1");
+    assert_eq!(search.api_key.unwrap().expose_secret(), "brave-key");
+    let images = web.images.unwrap();
+    assert_eq!(images.base_url.as_str(), "http://127.0.0.1:1/v1");
+    assert_eq!(images.model, "painter");
+    assert!(images.api_key.is_none());
+}
+
+#[test]
 fn each_fault_names_its_key() {
     let model = |line: &str| format!("{KEY}{MODEL}{line}");
     let endpoint = |lines: &str| format!("{KEY}[[models]]\nid = \"a\"\n{lines}");
@@ -290,6 +311,35 @@ fn each_fault_names_its_key() {
             model("api_key_env = \"SET\"\napi_key_file = \"x\""),
             "models[0].api_key_file",
         ),
+        (model("[web_search]"), "web_search.provider"),
+        (
+            model("[web_search]\nprovider = \"CANARY\""),
+            "web_search.provider",
+        ),
+        (
+            model("[web_search]\nprovider = \"searxng\""),
+            "web_search.base_url",
+        ),
+        (
+            model("[web_search]\nprovider = \"brave\""),
+            "web_search.api_key_env",
+        ),
+        (
+            model("[web_search]\nprovider = \"brave\"\napi_key_env = \"CANARY_UNSET\""),
+            "web_search.api_key_env",
+        ),
+        (
+            model("[web_search]\nprovider = \"searxng\"\nbase_url = \"http://x\"\nkey = \"CANARY\""),
+            "web_search.key",
+        ),
+        (
+            model("[image_generation]\nmodel = \"a\""),
+            "image_generation.base_url",
+        ),
+        (
+            model("[image_generation]\nbase_url = \"http://x\""),
+            "image_generation.model",
+        ),
     ];
     for (text, key) in cases {
         let error = error_of(&text, &[("SET", "sk-CANARY"), ("BROKEN", "sk CANARY\n")]);
@@ -298,7 +348,7 @@ fn each_fault_names_its_key() {
     let unknown = error_of(&format!("{KEY}{MODEL}[other]\n"), &[]).to_string();
     assert_eq!(
         unknown,
-        "other: unknown key; the keys here are listen, data_dir, client_key, upstream, models"
+        "other: unknown key; the keys here are listen, data_dir, client_key, upstream, models, web_search, image_generation"
     );
 }
 

@@ -17,6 +17,7 @@ use cairn::cursor::proto::agent::{
     exec_server_message as exec, grep_result, grep_union_result, interaction_update as update, read_result,
     read_success, tool_call::Tool, tool_call_delta, write_result,
 };
+use cairn::cursor::request::Mode;
 use cairn::cursor::tools::{Effect, ToolRuntime, ToolRuntimeConfig};
 use cairn::model::{CallId, ToolCall, ToolResult};
 use proptest::prelude::*;
@@ -29,6 +30,7 @@ fn runtime() -> ToolRuntime {
         offered: BTreeSet::from(["Write".into(), "StrReplace".into()]),
         mcp: BTreeMap::new(),
         todos: Vec::new(),
+        mode: Mode::Agent,
         working_directory: None,
         terminals_folder: None,
     })
@@ -179,6 +181,7 @@ fn run(tools: &mut ToolRuntime, disk: &mut Disk, calls: &[ToolCall]) -> Vec<Tool
                 todo.extend(tools.exec_message(answer, 1).unwrap());
             }
             Effect::Send(_) => {}
+            Effect::Serve { .. } => panic!("an edit asks no service"),
         }
     }
     results

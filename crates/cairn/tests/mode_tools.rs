@@ -12,15 +12,20 @@ use cairn::cursor::prompting::{CompiledPrompt, McpTool, PromptAssets, compile_pr
 use cairn::cursor::proto::agent::{McpToolDefinition, McpTools};
 use cairn::cursor::request::{Mode, RequestError, collect_mcp_tools};
 
-const AGENT: [&str; 8] = [
+const AGENT: [&str; 13] = [
     "Shell",
     "Grep",
     "Delete",
+    "WebSearch",
+    "WebFetch",
+    "GenerateImage",
     "TodoWrite",
     "StrReplace",
     "Write",
     "Read",
     "Glob",
+    "AskQuestion",
+    "SwitchMode",
 ];
 
 fn compile(mode: Mode, tools: &[McpTool]) -> CompiledPrompt {
@@ -51,11 +56,28 @@ fn offer(definitions: &[(&str, &str, &str, &str)]) -> Vec<McpTool> {
 #[test]
 fn each_mode_has_its_tools_in_the_order_of_the_agents_list() {
     assert_eq!(names(&compile(Mode::Agent, &[])), AGENT);
-    assert_eq!(names(&compile(Mode::Ask, &[])), ["Grep", "Read", "Glob"]);
-    assert_eq!(
-        names(&compile(Mode::Plan, &[])),
-        ["Grep", "TodoWrite", "Read", "Glob"]
-    );
+    let ask = [
+        "Grep",
+        "WebSearch",
+        "WebFetch",
+        "Read",
+        "Glob",
+        "AskQuestion",
+        "SwitchMode",
+    ];
+    assert_eq!(names(&compile(Mode::Ask, &[])), ask);
+    let plan = [
+        "Grep",
+        "WebSearch",
+        "WebFetch",
+        "TodoWrite",
+        "Read",
+        "Glob",
+        "AskQuestion",
+        "SwitchMode",
+        "CreatePlan",
+    ];
+    assert_eq!(names(&compile(Mode::Plan, &[])), plan);
     assert_eq!(names(&compile(Mode::Debug, &[])), AGENT);
     assert_eq!(names(&compile(Mode::Multitask, &[])), AGENT);
 }
@@ -77,10 +99,10 @@ fn the_agents_tools_go_out_as_recorded() {
 
 #[test]
 fn a_tool_is_the_same_in_every_mode() {
-    let agent = compile(Mode::Agent, &[]);
+    let assets = PromptAssets::load().unwrap();
     for mode in Mode::ALL {
         for tool in compile(mode, &[]).spec.tools {
-            assert!(agent.spec.tools.contains(&tool), "{mode:?} {}", tool.name);
+            assert_eq!(assets.catalog().get(&tool.name), Some(&tool), "{mode:?}");
         }
     }
 }

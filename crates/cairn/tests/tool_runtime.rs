@@ -347,6 +347,7 @@ fn a_tool_that_is_not_offered_does_not_exist() {
         offered: BTreeSet::from(["Read".into()]),
         mcp: BTreeMap::new(),
         todos: Vec::new(),
+        mode: cairn::cursor::request::Mode::Agent,
         working_directory: None,
         terminals_folder: None,
     });

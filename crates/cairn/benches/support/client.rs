@@ -253,7 +253,7 @@ impl Run<'_> {
                     return !matches!(update.message, Some(Message::TextDelta(delta)) if delta.text == text);
                 }
             }
-            Some(ServerMessage::ExecServerControlMessage(_)) | None => {}
+            Some(ServerMessage::ExecServerControlMessage(_) | ServerMessage::InteractionQuery(_)) | None => {}
         }
         true
     }

@@ -11,9 +11,18 @@ use toml::{Table, Value};
 use url::Url;
 
 use super::table::{self, Section};
+use super::web::{self, WebConfig};
 use super::{Api, ConfigError, Environment, ModelConfig, beside, parse_listen};
 
-const KEYS: [&str; 5] = ["listen", "data_dir", "client_key", "upstream", "models"];
+const KEYS: [&str; 7] = [
+    "listen",
+    "data_dir",
+    "client_key",
+    "upstream",
+    "models",
+    "web_search",
+    "image_generation",
+];
 const MODEL_KEYS: [&str; 11] = [
     "id",
     "name",
@@ -36,6 +45,7 @@ pub(super) struct FileSettings {
     pub(super) upstream: Option<Url>,
     /// Who asks for the client key alone needs no model, and no endpoint's key at hand.
     pub(super) models: Result<Vec<ModelConfig>, ConfigError>,
+    pub(super) web: Result<WebConfig, ConfigError>,
 }
 
 impl FileSettings {
@@ -65,6 +75,7 @@ impl FileSettings {
             .map(|text| table::upstream("upstream", &text))
             .transpose()?;
         let models = models(section.take("models"), path, env);
+        let web = web::read(&mut section, path, env);
         section.finish(&KEYS)?;
         Ok(Self {
             listen,
@@ -72,6 +83,7 @@ impl FileSettings {
             client_key,
             upstream,
             models,
+            web,
         })
     }
 }
@@ -151,7 +163,7 @@ fn model(mut section: Section, path: &Path, env: &Environment<'_>) -> Result<Mod
     Ok(model)
 }
 
-fn api_key(
+pub(super) fn api_key(
     section: &mut Section,
     path: &Path,
     env: &Environment<'_>,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument;
@@ -26,6 +27,7 @@ use super::tools::ToolRuntime;
 use crate::config::ModelConfig;
 use crate::model::RunFailure;
 use crate::run::{self, RunServices};
+use crate::web::WebServices;
 
 /// How long a stream may be open before its first message must have come.
 const FIRST_MESSAGE_LIMIT: Duration = Duration::from_secs(60);
@@ -39,6 +41,8 @@ pub struct CursorContext {
     pub models: Vec<ModelConfig>,
     /// The system prompts, tools and templates.
     pub prompts: PromptAssets,
+    /// Services on the web that tools use.
+    pub web: Arc<WebServices>,
 }
 
 /// Serves one request to its end. The stream gets exactly one end frame on every path.
@@ -118,6 +122,8 @@ async fn conduct(
         link,
         tools,
         run: handle,
+        web: context.web.clone(),
+        serving: JoinSet::new(),
         jobs,
         context_window,
         presentation: Presentation::default(),
@@ -190,6 +196,10 @@ fn route(
         ) => Err(refused(format!(
             "message {} cannot come before the run has started",
             inbound.seqno
+        ))),
+        Some(agent_client_message::Message::InteractionResponse(response)) => Err(refused(format!(
+            "interaction query {} was never asked",
+            response.id
         ))),
         None => {
             tracing::warn!(

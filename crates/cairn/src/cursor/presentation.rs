@@ -9,6 +9,7 @@ use super::interaction::thinking_millis;
 use super::proto::agent::{
     AssistantMessage, ConversationStep, ThinkingMessage, TodoItem, ToolCall, conversation_step::Message,
 };
+use super::request::Mode;
 use super::tools::DerivedFact;
 
 /// Steps that wait for the next checkpoint.
@@ -22,6 +23,8 @@ pub struct Presentation {
     tools: Vec<ConversationStep>,
     todos: Option<Vec<TodoItem>>,
     read_paths: Vec<String>,
+    plan: Option<String>,
+    mode: Option<Mode>,
 }
 
 /// What a settled round adds to the turn and to the derived state.
@@ -33,6 +36,10 @@ pub struct SettledSteps {
     pub todos: Option<Vec<TodoItem>>,
     /// Files that were read.
     pub read_paths: Vec<String>,
+    /// The plan that the person has in front of them, if there is a new one.
+    pub plan: Option<String>,
+    /// The mode that the person agreed to.
+    pub mode: Option<Mode>,
 }
 
 impl Presentation {
@@ -75,6 +82,8 @@ impl Presentation {
         match fact {
             DerivedFact::ReadPath(path) => self.read_paths.push(path),
             DerivedFact::Todos(todos) => self.todos = Some(todos),
+            DerivedFact::Plan(plan) => self.plan = Some(plan),
+            DerivedFact::Mode(mode) => self.mode = Some(mode),
         }
     }
 
@@ -90,6 +99,8 @@ impl Presentation {
         SettledSteps {
             steps,
             todos: self.todos.take(),
+            plan: self.plan.take(),
+            mode: self.mode.take(),
             read_paths: std::mem::take(&mut self.read_paths),
         }
     }

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -21,10 +22,11 @@ use super::proto::agent::{
 };
 use super::request::ContextLink;
 use super::run_sse::RunWriter;
-use super::tools::{Effect, ToolProtocolError, ToolRuntime};
+use super::tools::{Effect, ServiceAnswer, ServiceRequest, ToolProtocolError, ToolRuntime};
 use crate::client::{Barrier, ClientCommand, ClientEvent, ClientHandle, StateCause};
 use crate::clock;
-use crate::model::{Assistant, HistoryItem, RevisionId, RunFailure, RunOutcome, ToolRound, Usage};
+use crate::model::{Assistant, CallId, HistoryItem, RevisionId, RunFailure, RunOutcome, ToolRound, Usage};
+use crate::web::WebServices;
 
 /// One run as the client sees it.
 pub(super) struct Session {
@@ -34,6 +36,9 @@ pub(super) struct Session {
     pub link: ContextLink,
     pub tools: ToolRuntime,
     pub run: ClientHandle,
+    pub web: Arc<WebServices>,
+    /// What services of the server are being asked for; stopped with the session.
+    pub serving: JoinSet<(CallId, ServiceAnswer)>,
     pub jobs: mpsc::UnboundedSender<CheckpointJob>,
     /// Size of the model's context in tokens, if known.
     pub context_window: Option<u32>,
@@ -74,6 +79,7 @@ impl Session {
                     worker_runs = false;
                     self.worker_ended(ended);
                 }
+                Some(served) = self.serving.join_next() => self.served(served).await,
                 event = self.run.events.recv() => match event {
                     Some(ClientEvent::Ended(outcome)) => break outcome,
                     Some(event) => self.present(event).await,
@@ -104,6 +110,7 @@ impl Session {
                 self.send(&settled).await;
             }
             _ => {
+                self.serving.abort_all();
                 for effect in self.tools.abort_all() {
                     self.apply(effect).await;
                 }
@@ -158,6 +165,11 @@ impl Session {
                     self.request_id
                 ))),
             },
+            Some(agent_client_message::Message::InteractionResponse(response)) => {
+                tracing::trace!(seqno, query_id = response.id, "the person answered");
+                let effects = self.tools.responded(response, clock::unix_ms());
+                self.apply_or_refuse(effects).await;
+            }
             Some(agent_client_message::Message::ClientHeartbeat(_)) => {}
             Some(agent_client_message::Message::RunRequest(_)) => self.refuse(RunFailure::Protocol(format!(
                 "message {seqno} of request {} is a second run_request; start a new request for it",
@@ -303,6 +315,22 @@ impl Session {
         }
     }
 
+    /// Takes what a service of the server gave.
+    async fn served(&mut self, served: Result<(CallId, ServiceAnswer), tokio::task::JoinError>) {
+        match served {
+            Ok((call, answer)) => {
+                let effects = self.tools.served(&call, answer, clock::unix_ms());
+                self.apply_or_refuse(effects).await;
+            }
+            Err(error) => {
+                tracing::error!(%error, "a call of a service died");
+                self.refuse(RunFailure::Client(
+                    "a tool's service could not be asked".to_owned(),
+                ));
+            }
+        }
+    }
+
     fn worker_ended(&mut self, ended: Result<Result<(), RunFailure>, tokio::task::JoinError>) {
         match ended {
             Ok(Ok(())) => {}
@@ -348,6 +376,16 @@ impl Session {
                     message: Some(message),
                 })
                 .await
+            }
+            Effect::Serve { call, request } => {
+                let web = self.web.clone();
+                self.serving.spawn(async move {
+                    let answer = match request {
+                        ServiceRequest::Search(term) => ServiceAnswer::Search(web.search(&term).await),
+                        ServiceRequest::Image(request) => ServiceAnswer::Image(web.image(&request).await),
+                    };
+                    (call, answer)
+                });
             }
             Effect::Complete(result) => {
                 // A run that has ended meanwhile takes no results.

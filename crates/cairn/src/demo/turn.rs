@@ -130,8 +130,9 @@ impl Conversation {
                     narrator.say("checkpoint", &summary(&decode_state(&state)?))?;
                     self.state = state;
                 }
-                // Nothing that runs here can be aborted, and what is not known is passed over. [sdk]
-                Some(ServerMessage::ExecServerControlMessage(_)) | None => {}
+                // Nothing that runs here can be aborted, nobody here can be asked, and what is not known is passed over. [sdk]
+                Some(ServerMessage::ExecServerControlMessage(_) | ServerMessage::InteractionQuery(_))
+                | None => {}
             }
         }
         Ok(record)

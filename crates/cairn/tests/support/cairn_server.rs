@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use cairn::app::{Agents, App};
-use cairn::config::{Api, Config, ModelConfig};
+use cairn::config::{Api, Config, ModelConfig, WebConfig};
 use cairn::cursor::sessions::SessionLimits;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -42,6 +42,7 @@ impl CairnServer {
             client_key: KEY.into(),
             upstream: None,
             models,
+            web: WebConfig::default(),
         };
         let shutdown = CancellationToken::new();
         let agents = Agents::open(&config).await.unwrap();

@@ -13,10 +13,10 @@ use cairn::cursor::proto::agent::agent_client_message::Message as ClientMessage;
 use cairn::cursor::proto::agent::agent_server_message::Message as ServerMessage;
 use cairn::cursor::proto::agent::interaction_update::Message as Update;
 use cairn::cursor::proto::agent::{
-    AgentClientMessage, AgentRunRequest, CancelAction, ClientHeartbeat, ConversationAction,
-    ConversationStateStructure, Error, ExecServerMessage, GetBlobArgs, GetBlobResult, KvClientMessage,
-    KvServerMessage, McpTools, RequestedModel, ResumeAction, SetBlobArgs, SetBlobResult, ToolCall,
-    TurnEndedUpdate, UserMessage, UserMessageAction, conversation_action, kv_client_message,
+    self as pb, AgentClientMessage, AgentRunRequest, CancelAction, ClientHeartbeat, ConversationAction,
+    ConversationStateStructure, Error, ExecServerMessage, GetBlobArgs, GetBlobResult, InteractionQuery,
+    KvClientMessage, KvServerMessage, McpTools, RequestedModel, ResumeAction, SetBlobArgs, SetBlobResult,
+    ToolCall, TurnEndedUpdate, UserMessage, UserMessageAction, conversation_action, kv_client_message,
     kv_server_message,
 };
 use cairn::demo::blobs::BlobStore;
@@ -519,6 +519,7 @@ impl Turn<'_> {
             Some(ServerMessage::InteractionUpdate(update)) => self.show(update.message),
             Some(ServerMessage::ExecServerMessage(exec)) => self.exec(exec).await,
             Some(ServerMessage::KvServerMessage(message)) => self.kv(message).await,
+            Some(ServerMessage::InteractionQuery(query)) => self.answer(query).await,
             Some(ServerMessage::ConversationCheckpointUpdate(state)) => {
                 // The real client keeps whatever comes, and the next send carries the newest. [sdk]
                 if let Ok(decoded) = ConversationStateStructure::decode(state.clone()) {
@@ -564,6 +565,65 @@ impl Turn<'_> {
             ExecAnswer::Hold => self.held.push(exec),
             ExecAnswer::Reply(messages) => self.append_all(messages).await,
         }
+    }
+
+    /// Answers as the official client does in a local run. [sdk]
+    async fn answer(&mut self, query: InteractionQuery) {
+        use pb::interaction_query::Query;
+        use pb::interaction_response::Result;
+        let result = match query.query.unwrap() {
+            Query::WebSearchRequestQuery(_) => {
+                Result::WebSearchRequestResponse(pb::WebSearchRequestResponse {
+                    result: Some(pb::web_search_request_response::Result::Approved(
+                        pb::web_search_request_response::Approved {},
+                    )),
+                })
+            }
+            Query::WebFetchRequestQuery(_) => Result::WebFetchRequestResponse(pb::WebFetchRequestResponse {
+                result: Some(pb::web_fetch_request_response::Result::Approved(
+                    pb::web_fetch_request_response::Approved {},
+                )),
+            }),
+            Query::SwitchModeRequestQuery(_) => {
+                Result::SwitchModeRequestResponse(pb::SwitchModeRequestResponse {
+                    result: Some(pb::switch_mode_request_response::Result::Approved(
+                        pb::switch_mode_request_response::Approved {},
+                    )),
+                })
+            }
+            Query::GenerateImageRequestQuery(query) => {
+                Result::GenerateImageRequestResponse(pb::GenerateImageRequestResponse {
+                    result: Some(pb::generate_image_request_response::Result::Approved(
+                        pb::generate_image_request_response::Approved {
+                            description: query.args.unwrap().description,
+                        },
+                    )),
+                })
+            }
+            Query::CreatePlanRequestQuery(_) => {
+                Result::CreatePlanRequestResponse(pb::CreatePlanRequestResponse {
+                    result: Some(pb::CreatePlanResult {
+                        result: Some(pb::create_plan_result::Result::Success(pb::CreatePlanSuccess {})),
+                        ..Default::default()
+                    }),
+                })
+            }
+            Query::AskQuestionInteractionQuery(_) => {
+                let rejected = pb::AskQuestionRejected {
+                    reason: "Interactive questions are not supported in local SDK runs".to_owned(),
+                };
+                Result::AskQuestionInteractionResponse(pb::AskQuestionInteractionResponse {
+                    result: Some(pb::AskQuestionResult {
+                        result: Some(pb::ask_question_result::Result::Rejected(rejected)),
+                    }),
+                })
+            }
+        };
+        let response = pb::InteractionResponse {
+            id: query.id,
+            result: Some(result),
+        };
+        self.append(ClientMessage::InteractionResponse(response)).await;
     }
 
     async fn kv(&mut self, message: KvServerMessage) {

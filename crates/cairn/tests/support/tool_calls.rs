@@ -8,6 +8,7 @@ use cairn::cursor::proto::agent::{
     exec_client_message as answer, exec_server_message as exec, interaction_update as update, read_result,
     read_success, shell_stream, tool_call::Tool,
 };
+use cairn::cursor::request::Mode;
 use cairn::cursor::tools::{Effect, McpTool, ToolRuntime, ToolRuntimeConfig};
 use cairn::model::{CallId, ToolCall, ToolResult};
 
@@ -38,6 +39,7 @@ pub fn runtime() -> ToolRuntime {
             },
         )]),
         todos: Vec::new(),
+        mode: Mode::Agent,
         working_directory: Some("/w".into()),
         terminals_folder: Some("/t/".into()),
     })

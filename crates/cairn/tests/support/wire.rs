@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use cairn::app::App;
-use cairn::config::{Api, Config, ModelConfig};
+use cairn::config::{Api, Config, ModelConfig, WebConfig};
 use cairn::cursor::connect::{Envelope, EnvelopeDecoder, encode_message};
 use cairn::cursor::proto::agent::{
     AgentClientMessage, AgentServerMessage, CancelAction, ConversationAction, InteractionUpdate,
@@ -55,6 +55,7 @@ pub fn config(data_dir: &Path, upstream: Option<&str>) -> Config {
         client_key: CLIENT_KEY.into(),
         upstream: upstream.map(|url| Url::parse(url).unwrap()),
         models: vec![model("fast", Some("Fast")), model("slow", None)],
+        web: WebConfig::default(),
     }
 }
 

@@ -9,7 +9,8 @@ use cairn::cursor::proto::agent::conversation_turn_structure::Turn;
 use cairn::cursor::proto::agent::interaction_update::Message as Update;
 use cairn::cursor::proto::agent::{
     AgentConversationTurnStructure, AgentServerMessage, ConversationStateStructure,
-    ConversationTurnStructure, ExecServerMessage, KvServerMessage, exec_server_message, kv_server_message,
+    ConversationTurnStructure, ExecServerMessage, InteractionQuery, KvServerMessage, exec_server_message,
+    kv_server_message,
 };
 use cairn::demo::wire_client::{RunEnd, RunFrame};
 use prost::Message as _;
@@ -26,6 +27,7 @@ pub struct WireOracle {
     set: BTreeSet<Bytes>,
     last_kv_id: u32,
     last_exec_id: u32,
+    last_query_id: u32,
     state: ConversationStateStructure,
     /// The user message that the client sent; absent when it resumed the last turn.
     user_message: Option<Bytes>,
@@ -64,6 +66,7 @@ impl WireOracle {
             set: BTreeSet::new(),
             last_kv_id: 0,
             last_exec_id: 0,
+            last_query_id: 0,
             state: base.clone(),
             user_message,
             turn: None,
@@ -128,6 +131,7 @@ impl WireOracle {
             Some(ServerMessage::ExecServerMessage(exec)) => self.exec(exec),
             Some(ServerMessage::ExecServerControlMessage(_)) => {}
             Some(ServerMessage::KvServerMessage(kv)) => self.kv(kv),
+            Some(ServerMessage::InteractionQuery(query)) => self.query(query),
             Some(ServerMessage::ConversationCheckpointUpdate(state)) => self.checkpoint(state),
             None => self.breach("a message of no known kind".to_owned()),
         }
@@ -189,6 +193,16 @@ impl WireOracle {
                 self.breach(format!("shell exec {} has no parsing_result", exec.id));
             }
             Some(_) => {}
+        }
+    }
+
+    fn query(&mut self, query: &InteractionQuery) {
+        if query.id <= self.last_query_id {
+            self.breach(format!("query id {} after {}", query.id, self.last_query_id));
+        }
+        self.last_query_id = query.id;
+        if query.query.is_none() {
+            self.breach(format!("query {} asks nothing", query.id));
         }
     }
 

@@ -22,6 +22,17 @@ impl Mode {
     /// All modes.
     pub const ALL: [Self; 5] = [Self::Agent, Self::Ask, Self::Plan, Self::Debug, Self::Multitask];
 
+    /// The mode's name, as tools and prompts have it.
+    pub fn id(self) -> &'static str {
+        match self {
+            Self::Agent => "agent",
+            Self::Ask => "ask",
+            Self::Plan => "plan",
+            Self::Debug => "debug",
+            Self::Multitask => "multitask",
+        }
+    }
+
     /// The mode that a wire number stands for. No mode means agent: the official client leaves it out.
     pub fn from_wire(mode: i32) -> Result<Self, RequestError> {
         match AgentMode::try_from(mode) {

@@ -154,14 +154,15 @@ pub async fn prepare(
         },
         _ => RunAction::Resume { pending },
     };
-    let mode = mode.to_wire().into();
-    let frontier = Frontier::new(&state, &prompt.instructions, mode, turn).map_err(defect)?;
+    let frontier =
+        Frontier::new(&state, &prompt.instructions, mode.to_wire().into(), turn).map_err(defect)?;
     let environment = request_context.env.as_ref();
     let tools = ToolRuntimeConfig {
         conversation_id: conversation.to_string(),
         offered: prompt.tools.iter().map(|tool| tool.name.clone()).collect(),
         mcp: callable(&compiled.mcp),
         todos: todos(&state, blobs).await?,
+        mode,
         working_directory: None,
         terminals_folder: environment
             .map(|env| env.terminals_folder.clone())

@@ -4,6 +4,7 @@
 
 use serde_json::{Map, Value};
 
+use super::asked::Asked;
 use super::number::exact_integer;
 use super::todos::TodoWriteArguments;
 use crate::cursor::proto::agent::McpArgs;
@@ -18,6 +19,8 @@ pub(super) enum Arguments {
     Grep(GrepArguments),
     Glob(GlobArguments),
     TodoWrite(TodoWriteArguments),
+    /// A tool that asks the person first.
+    Asked(Asked),
     Mcp(McpArgs),
 }
 
@@ -129,6 +132,26 @@ impl Reader {
             Value::String(text) => Some(text),
             other => Some(self.mistyped(name, "a string", &other)),
         }
+    }
+
+    /// An array of strings, or left out.
+    pub(super) fn optional_texts(&mut self, name: &str) -> Vec<String> {
+        let items = match self.take(name) {
+            None => return Vec::new(),
+            Some(Value::Array(items)) => items,
+            Some(other) => return self.mistyped(name, "an array of strings", &other),
+        };
+        let mut texts = Vec::with_capacity(items.len());
+        for (index, item) in items.into_iter().enumerate() {
+            match item {
+                Value::String(text) => texts.push(text),
+                other => self.problem(format!(
+                    "{name}[{index}] must be a string, not {}",
+                    kind_of(&other)
+                )),
+            }
+        }
+        texts
     }
 
     /// `true` or `false`, which must be there.

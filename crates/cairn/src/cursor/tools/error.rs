@@ -44,6 +44,32 @@ pub enum ToolProtocolError {
         /// The field that would be right.
         expected: &'static str,
     },
+    /// An answer to a question that was never asked.
+    #[error("interaction query {query_id} was never asked")]
+    UnknownQuery {
+        /// The id.
+        query_id: u32,
+    },
+    /// A second answer.
+    #[error("interaction query {query_id} already has its answer{}", named(.call))]
+    AnsweredQuery {
+        /// The id.
+        query_id: u32,
+        /// Its call, while its round lasts.
+        call: Option<CallId>,
+    },
+    /// An answer of a kind that the question does not have, or without a value.
+    #[error("interaction query {query_id} of call {call} waits for {expected} and got {got}")]
+    WrongResponse {
+        /// The id.
+        query_id: u32,
+        /// Its call.
+        call: CallId,
+        /// The field that would be right.
+        expected: &'static str,
+        /// The field that came.
+        got: &'static str,
+    },
     /// A control message of a kind that is not known here.
     #[error("the client sent an exec control message without content")]
     EmptyControl,

@@ -9,6 +9,7 @@
 //! provider sends, checkpoints, blobs.
 
 mod arguments;
+mod asked;
 mod codec;
 mod dispatch;
 mod edit;
@@ -24,6 +25,7 @@ mod stream;
 mod todos;
 mod value;
 
+pub use dispatch::{ServiceAnswer, ServiceRequest};
 pub use error::ToolProtocolError;
 pub use offer::McpTool;
 pub use registry::{argument_names, known_tools};

@@ -7,7 +7,7 @@ use super::arguments::{
     Arguments, Change, DeleteArguments, EditArguments, GlobArguments, GrepArguments, ReadArguments, Reader,
     ShellArguments,
 };
-use super::todos;
+use super::{asked, todos};
 use crate::cursor::proto::agent::{
     DeleteArgs, DeleteToolCall, EditArgs, EditToolCall, GlobToolArgs, GlobToolCall, GrepArgs, GrepToolCall,
     ReadToolArgs, ReadToolCall, ShellArgs, ShellToolCall, UpdateTodosToolCall, tool_call::Tool,
@@ -40,26 +40,30 @@ pub(super) struct Known<'a>(pub &'a [(&'static str, String)]);
 
 impl Known<'_> {
     /// The argument's text, if it is complete.
-    fn get(&self, name: &str) -> Option<String> {
+    pub(super) fn get(&self, name: &str) -> Option<String> {
         self.0
             .iter()
             .find(|(known, _)| *known == name)
             .map(|(_, text)| text.clone())
     }
 
-    fn text(&self, name: &str) -> String {
+    pub(super) fn text(&self, name: &str) -> String {
         self.get(name).unwrap_or_default()
     }
 }
 
 /// The tool of this name.
 pub(super) fn entry(name: &str) -> Option<&'static ToolEntry> {
-    TOOLS.iter().find(|tool| tool.name == name)
+    all().find(|tool| tool.name == name)
+}
+
+fn all() -> impl Iterator<Item = &'static ToolEntry> {
+    TOOLS.iter().chain(asked::TOOLS)
 }
 
 /// The names of all tools that are built in, in no order of meaning.
 pub fn known_tools() -> impl Iterator<Item = &'static str> {
-    TOOLS.iter().map(|tool| tool.name)
+    all().map(|tool| tool.name)
 }
 
 /// Every argument that a built-in tool knows; a schema must name exactly these.

@@ -3,21 +3,24 @@
 //! A call goes `Streaming → (Queued →) Running → Finished → Committed`; a call that fails before its execution goes
 //! straight to `Finished`. Must never know: frames, checkpoints, the clock, the store.
 
+mod queries;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use super::arguments::Arguments;
 use super::codec::{card, request, response, update};
-use super::dispatch::{self, Awaiting, Progress, Scope, Step};
+use super::dispatch::{self, Awaiting, Progress, Scope, ServiceRequest, Step};
 use super::error::ToolProtocolError;
 use super::execs::{Exec, Execs, adds_nothing, background_output};
 use super::offer::{McpTool, Offer, Refusal};
 use super::result::{DerivedFact, Outcome, local};
 use super::stream::ArgumentStream;
 use crate::cursor::proto::agent::{
-    ExecClientControlMessage, ExecClientMessage, TodoItem, ToolCall as ProtoToolCall,
+    ExecClientControlMessage, ExecClientMessage, InteractionQuery, TodoItem, ToolCall as ProtoToolCall,
     agent_server_message::Message, exec_client_control_message, exec_client_message, tool_call::Tool,
 };
+use crate::cursor::request::Mode;
 use crate::model::{CallId, ToolCall, ToolResult};
 
 /// What holds for all calls of a session.
@@ -31,6 +34,8 @@ pub struct ToolRuntimeConfig {
     pub mcp: BTreeMap<Arc<str>, McpTool>,
     /// The to-do list as the history left it.
     pub todos: Vec<TodoItem>,
+    /// The mode that the run is in.
+    pub mode: Mode,
     /// Where a command runs unless the model names a place. If unknown, the client's own workspace.
     pub working_directory: Option<String>,
     /// Where the client writes the output of background commands, if it said so.
@@ -46,6 +51,13 @@ pub struct ToolRuntimeConfig {
 pub enum Effect {
     /// Send this to the client.
     Send(Message),
+    /// Ask a service of the server this and hand what it gives to [`ToolRuntime::served`].
+    Serve {
+        /// The call that waits for it.
+        call: CallId,
+        /// What is asked.
+        request: ServiceRequest,
+    },
     /// The call has its result: hand it to the run. The card's completion follows with [`ToolRuntime::committed`].
     Complete(ToolResult),
 }
@@ -66,6 +78,8 @@ pub struct ToolRuntime {
     offer: Offer,
     scope: Scope,
     execs: Execs,
+    last_query_id: u32,
+    queries: BTreeMap<u32, queries::Query>,
     calls: BTreeMap<CallId, CallState>,
     /// The call whose turn it is among those that take turns, and the ones after it.
     turn: Option<CallId>,
@@ -113,8 +127,11 @@ impl ToolRuntime {
                 directory: config.working_directory.unwrap_or_else(|| ".".to_owned()),
                 terminals_folder: config.terminals_folder,
                 todos: config.todos,
+                mode: config.mode,
             },
             execs: Execs::default(),
+            last_query_id: 0,
+            queries: BTreeMap::new(),
             calls: BTreeMap::new(),
             turn: None,
             queue: VecDeque::new(),
@@ -343,6 +360,7 @@ impl ToolRuntime {
     pub fn round_ended(&mut self) {
         self.calls.clear();
         self.queue.clear();
+        self.queries.clear();
         self.turn = None;
         self.execs.round_ended();
     }
@@ -351,6 +369,7 @@ impl ToolRuntime {
     pub fn abort_all(&mut self) -> Vec<Effect> {
         self.calls.clear();
         self.queue.clear();
+        self.queries.clear();
         self.turn = None;
         let stopped = self.execs.abort_live().into_iter();
         stopped
@@ -448,6 +467,24 @@ impl ToolRuntime {
                 self.calls
                     .insert(call.clone(), CallState::Running { awaiting, running });
                 effects.push(Effect::Send(request::exec(exec_id, message)));
+            }
+            Step::Query { query, awaiting } => {
+                let id = self.open_query(call);
+                tracing::debug!(%call, query_id = id, "the person is asked");
+                self.calls
+                    .insert(call.clone(), CallState::Running { awaiting, running });
+                effects.push(Effect::Send(Message::InteractionQuery(InteractionQuery {
+                    id,
+                    query: Some(query),
+                })));
+            }
+            Step::Serve { request, awaiting } => {
+                self.calls
+                    .insert(call.clone(), CallState::Running { awaiting, running });
+                effects.push(Effect::Serve {
+                    call: call.clone(),
+                    request,
+                });
             }
             Step::Done(outcome) => self.finish(call, running, outcome, now_ms, effects),
         }

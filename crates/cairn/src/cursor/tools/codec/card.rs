@@ -12,6 +12,7 @@ use crate::model::CallId;
 
 use super::super::arguments::{Arguments, Change, EditArguments, GlobArguments, ReadArguments};
 use super::super::lines::to_lf;
+use super::super::result::asked::failed_card;
 use super::request;
 
 /// The card of a call whose arguments are whole. `directory` is where a command runs unless the model named one.
@@ -54,6 +55,7 @@ pub(in super::super) fn card(
             }),
             result: None,
         }),
+        Arguments::Asked(asked) => asked.clone().of(call).card(),
         Arguments::Mcp(args) => Tool::McpToolCall(McpToolCall {
             args: Some(args.clone()),
             result: None,
@@ -163,6 +165,12 @@ pub(in super::super) fn failed(mut card: Tool, message: &str) -> Tool {
                 })),
             });
         }
+        Tool::AskQuestionToolCall(_)
+        | Tool::CreatePlanToolCall(_)
+        | Tool::SwitchModeToolCall(_)
+        | Tool::WebSearchToolCall(_)
+        | Tool::WebFetchToolCall(_)
+        | Tool::GenerateImageToolCall(_) => return failed_card(card, message),
     }
     card
 }

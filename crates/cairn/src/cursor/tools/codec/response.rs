@@ -1,8 +1,8 @@
 //! What the client answered, as typed results. Must never know: which call it belongs to.
 
 use crate::cursor::proto::agent::{
-    delete_result, exec_client_message::Message, grep_result, mcp_result, read_result, shell_stream,
-    write_result,
+    delete_result, exec_client_message::Message, fetch_result, grep_result, mcp_result, read_result,
+    shell_stream, write_result,
 };
 
 /// One answer of the client to an exec.
@@ -13,6 +13,7 @@ pub(in super::super) enum ExecAnswer {
     Delete(delete_result::Result),
     Grep(grep_result::Result),
     Mcp(mcp_result::Result),
+    Fetch(fetch_result::Result),
     /// One event of a command; None for a kind that has nothing to say here.
     Shell(Option<shell_stream::Event>),
     /// A kind that no tool here asks for.
@@ -27,6 +28,7 @@ pub(in super::super) fn answer(message: Message) -> Option<ExecAnswer> {
         Message::DeleteResult(result) => result.result.map(ExecAnswer::Delete),
         Message::GrepResult(result) => result.result.map(ExecAnswer::Grep),
         Message::McpResult(result) => result.result.map(ExecAnswer::Mcp),
+        Message::FetchResult(result) => result.result.map(ExecAnswer::Fetch),
         Message::ShellStream(stream) => Some(ExecAnswer::Shell(stream.event)),
         Message::ShellResult(_)
         | Message::RedactedReadResult(_)
@@ -46,6 +48,7 @@ pub(in super::super) fn kind(message: &Message) -> &'static str {
         Message::RedactedReadResult(_) => "redacted_read_result",
         Message::RequestContextResult(_) => "request_context_result",
         Message::McpResult(_) => "mcp_result",
+        Message::FetchResult(_) => "fetch_result",
         Message::ShellStream(_) => "shell_stream",
         Message::MiniSweAgentBashResult(_) => "mini_swe_agent_bash_result",
     }

@@ -3,6 +3,7 @@
 //! Owns what each call waits for; every stage is a value that holds only what is valid in it.
 //! Must never know: exec ids, streaming arguments, when a result is stored.
 
+mod asked;
 mod edit;
 mod shell;
 
@@ -12,9 +13,13 @@ use super::codec::response::ExecAnswer;
 use super::result::exec::{delete, mcp, read, search};
 use super::result::{Outcome, local};
 use crate::cursor::proto::agent::{
-    DeleteArgs, GrepArgs, McpArgs, TodoItem, ToolCallDelta, exec_server_message::Message,
+    DeleteArgs, GrepArgs, McpArgs, TodoItem, ToolCallDelta, exec_server_message::Message, interaction_query,
+    interaction_response,
 };
+use crate::cursor::request::Mode;
 use crate::model::CallId;
+
+pub use asked::{ServiceAnswer, ServiceRequest};
 
 /// What holds for all calls of a session.
 #[derive(Debug)]
@@ -26,6 +31,8 @@ pub(super) struct Scope {
     pub terminals_folder: Option<String>,
     /// The to-do list as the last call left it.
     pub todos: Vec<TodoItem>,
+    /// The mode that the run is in.
+    pub mode: Mode,
 }
 
 /// What a call waits for.
@@ -38,6 +45,7 @@ pub(super) enum Awaiting {
     Mcp(McpArgs),
     Shell(Box<shell::ShellRun>),
     Edit(Box<edit::EditRun>),
+    Asked(Box<asked::AskedRun>),
 }
 
 /// What a call does next.
@@ -49,6 +57,16 @@ pub(super) enum Awaiting {
 pub(super) enum Step {
     /// Ask the client to execute this and wait for its answer.
     Exec { message: Message, awaiting: Awaiting },
+    /// Ask the person this and wait for the answer.
+    Query {
+        query: interaction_query::Query,
+        awaiting: Awaiting,
+    },
+    /// Ask a service of the server and wait for what it gives.
+    Serve {
+        request: ServiceRequest,
+        awaiting: Awaiting,
+    },
     /// The call is over.
     Done(Outcome),
 }
@@ -95,6 +113,7 @@ pub(super) fn begin(call: &CallId, arguments: Arguments, scope: &Scope) -> Step 
         ),
         Arguments::Mcp(args) => (Message::McpArgs(args.clone()), Awaiting::Mcp(args)),
         Arguments::Edit(edit) => return edit::begin(call, edit),
+        Arguments::Asked(asked) => return asked::begin(call, asked, scope),
         Arguments::TodoWrite(todos) => return Step::Done(local::todo_write(&scope.todos, todos)),
     };
     Step::Exec { message, awaiting }
@@ -119,9 +138,35 @@ pub(super) fn advance(
             return Ok(shell::advance(*run, event, folder, elapsed_ms));
         }
         (Awaiting::Edit(run), answer) => return edit::advance(call, *run, answer).map(Progress::Step),
+        (Awaiting::Asked(run), answer) => return asked::advance(call, *run, answer).map(Progress::Step),
         (awaiting, _) => return Err(Box::new(awaiting)),
     };
     Ok(Progress::Step(Step::Done(outcome)))
+}
+
+/// Takes the person's answer; see [`asked::responded`].
+pub(super) fn responded(
+    call: &CallId,
+    awaiting: Awaiting,
+    response: interaction_response::Result,
+    scope: &Scope,
+) -> Result<Option<Step>, Box<Awaiting>> {
+    match awaiting {
+        Awaiting::Asked(run) => asked::responded(call, *run, response, scope),
+        other => Err(Box::new(other)),
+    }
+}
+
+/// Takes what a service of the server gave; see [`asked::served`].
+pub(super) fn served(
+    call: &CallId,
+    awaiting: Awaiting,
+    answer: ServiceAnswer,
+) -> Result<Step, Box<Awaiting>> {
+    match awaiting {
+        Awaiting::Asked(run) => asked::served(call, *run, answer),
+        other => Err(Box::new(other)),
+    }
 }
 
 impl Awaiting {
@@ -134,6 +179,7 @@ impl Awaiting {
             Self::Mcp(_) => "mcp_result",
             Self::Shell(_) => "shell_stream",
             Self::Edit(run) => run.expects(),
+            Self::Asked(run) => run.expects(),
         }
     }
 }

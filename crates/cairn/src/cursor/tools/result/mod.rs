@@ -2,10 +2,13 @@
 //!
 //! Owns the size rule for what the model reads. Must never know: exec ids, the order of calls.
 
+pub(super) mod asked;
 pub(super) mod exec;
 pub(super) mod local;
+mod page;
 
 use crate::cursor::proto::agent::{TodoItem, tool_call::Tool};
+use crate::cursor::request::Mode;
 
 /// How a call ended.
 #[derive(Clone, PartialEq, Debug)]
@@ -49,6 +52,10 @@ pub enum DerivedFact {
     ReadPath(String),
     /// The whole to-do list as it is now.
     Todos(Vec<TodoItem>),
+    /// The text of the plan that the person has in front of them.
+    Plan(String),
+    /// The mode that the person agreed to.
+    Mode(Mode),
 }
 
 /// The most characters of a result that enter the history.

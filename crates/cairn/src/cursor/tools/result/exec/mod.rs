@@ -17,7 +17,7 @@ fn counted(count: impl Into<i64>, noun: &str) -> String {
 }
 
 /// What the client gave as its reason, as the end of a sentence.
-fn because(reason: &str) -> String {
+pub(in super::super) fn because(reason: &str) -> String {
     match reason.trim() {
         "" => ".".to_owned(),
         reason => format!(": {reason}"),

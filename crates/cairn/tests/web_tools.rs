@@ -1,0 +1,14 @@
+//! The tools that ask the person first, and the services on the web behind two of them.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    missing_docs,
+    reason = "a test may fail"
+)]
+
+#[path = "web_tools/asked.rs"]
+mod asked;
+#[path = "web_tools/services.rs"]
+mod services;
