@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument;
@@ -117,6 +118,7 @@ async fn conduct(
         blobs,
         link,
         tools,
+        pauses: JoinSet::new(),
         run: handle,
         jobs,
         context_window,

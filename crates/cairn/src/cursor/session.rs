@@ -4,8 +4,10 @@
 //! or how a provider is called.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -24,7 +26,7 @@ use super::run_sse::RunWriter;
 use super::tools::{Effect, ToolProtocolError, ToolRuntime};
 use crate::client::{Barrier, ClientCommand, ClientEvent, ClientHandle, StateCause};
 use crate::clock;
-use crate::model::{Assistant, HistoryItem, RevisionId, RunFailure, RunOutcome, ToolRound, Usage};
+use crate::model::{Assistant, CallId, HistoryItem, RevisionId, RunFailure, RunOutcome, ToolRound, Usage};
 
 /// One run as the client sees it.
 pub(super) struct Session {
@@ -33,6 +35,8 @@ pub(super) struct Session {
     pub blobs: BlobSync,
     pub link: ContextLink,
     pub tools: ToolRuntime,
+    /// The pauses that tool calls asked for; each gives its call when it is over.
+    pub pauses: JoinSet<CallId>,
     pub run: ClientHandle,
     pub jobs: mpsc::UnboundedSender<CheckpointJob>,
     /// Size of the model's context in tokens, if known.
@@ -70,6 +74,11 @@ impl Session {
                     Some(message) => self.take(message).await,
                     None => inbound_open = false,
                 },
+                Some(Ok(call)) = self.pauses.join_next() => {
+                    for effect in self.tools.woke(&call, clock::unix_ms()) {
+                        self.apply(effect).await;
+                    }
+                }
                 ended = &mut worker, if worker_runs => {
                     worker_runs = false;
                     self.worker_ended(ended);
@@ -352,6 +361,14 @@ impl Session {
             Effect::Complete(result) => {
                 // A run that has ended meanwhile takes no results.
                 let _ = self.run.commands.send(ClientCommand::ToolResult(result));
+            }
+            Effect::Wake { call, after_ms } => {
+                let pause = Duration::from_millis(after_ms.into());
+                #[allow(clippy::disallowed_methods, reason = "the tool call asked for a pause")]
+                self.pauses.spawn(async move {
+                    tokio::time::sleep(pause).await;
+                    call
+                });
             }
         }
     }

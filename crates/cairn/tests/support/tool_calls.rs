@@ -11,8 +11,11 @@ use cairn::cursor::proto::agent::{
 use cairn::cursor::tools::{Effect, McpTool, ToolRuntime, ToolRuntimeConfig};
 use cairn::model::{CallId, ToolCall, ToolResult};
 
-const TOOLS: [&str; 8] = [
+const TOOLS: [&str; 11] = [
     "Shell",
+    "AwaitShell",
+    "EditNotebook",
+    "ReadLints",
     "Read",
     "Write",
     "StrReplace",

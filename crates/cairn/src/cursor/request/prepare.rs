@@ -23,7 +23,7 @@ use crate::cursor::blob_sync::BlobSync;
 use crate::cursor::checkpoint::{ClientState, Frontier, TurnStart};
 use crate::cursor::inbox::ParentReference;
 use crate::cursor::projection::{DecodedRoot, ProjectionError, decode_pending, decode_root, import_history};
-use crate::cursor::prompting::{McpDirectory, compile_prompt};
+use crate::cursor::prompting::{McpDirectory, Profile, compile_prompt};
 use crate::cursor::proto::agent::{
     AgentConversationTurnStructure, AgentRunRequest, ConversationTurnStructure, RequestContext, TodoItem,
     UserMessage, conversation_action, conversation_turn_structure,
@@ -133,7 +133,15 @@ pub async fn prepare(
         None => link.request().await?,
     };
     let offered = collect_mcp_tools(request.mcp_tools.as_ref(), Some(&request_context))?;
-    let compiled = compile_prompt(&context.prompts, mode, &offered)?;
+    let is_subagent = request
+        .subagent_type_name
+        .as_ref()
+        .is_some_and(|kind| !kind.is_empty());
+    let profile = match is_subagent {
+        true => Profile::Subagent(mode),
+        false => Profile::Main(mode),
+    };
+    let compiled = compile_prompt(&context.prompts, profile, &offered)?;
     let prompt = Arc::new(compiled.spec);
     let turn = match &user_message {
         Some((raw, _)) => TurnStart::New {

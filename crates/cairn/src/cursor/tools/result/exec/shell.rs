@@ -3,9 +3,9 @@
 use super::super::{BoundedText, ModelText, Outcome};
 use super::{because, counted};
 use crate::cursor::proto::agent::{
-    ShellAbortReason, ShellArgs, ShellBackgroundReason, ShellFailure, ShellPermissionDenied, ShellRejected,
-    ShellResult, ShellSandboxUnsupported, ShellStreamBackgrounded, ShellStreamExit, ShellSuccess,
-    ShellToolCall, shell_result, tool_call::Tool,
+    HookAdditionalContext, ShellAbortReason, ShellArgs, ShellBackgroundReason, ShellFailure,
+    ShellPermissionDenied, ShellRejected, ShellResult, ShellSandboxUnsupported, ShellStreamBackgrounded,
+    ShellStreamExit, ShellSuccess, ShellToolCall, shell_result, tool_call::Tool,
 };
 
 /// What a command has put out so far.
@@ -17,13 +17,43 @@ pub(in super::super::super) struct Output {
     pub interleaved: BoundedText,
 }
 
-/// The command ended. `measured_ms` is the time between its start and its end as seen here.
-pub(in super::super::super) fn exited(
+/// How a command in the foreground ended.
+#[derive(Clone, PartialEq, Debug)]
+pub(in super::super::super) enum Ended {
+    /// It ran; `elapsed_ms` is the time between its start and its end as seen here.
+    Exit { exit: ShellStreamExit, elapsed_ms: u64 },
+    /// The person refused it.
+    Rejected(ShellRejected),
+    /// The client may not run it.
+    Denied(ShellPermissionDenied),
+    /// The client has no sandbox of the kind that it would need.
+    Unsupported(ShellSandboxUnsupported),
+}
+
+/// The result of a command in the foreground, with what hooks of the workspace add to it.
+pub(in super::super::super) fn outcome(
     args: ShellArgs,
     output: &Output,
-    exit: ShellStreamExit,
-    measured_ms: u64,
+    ended: Ended,
+    hooks: &[HookAdditionalContext],
 ) -> Outcome {
+    let mut outcome = match ended {
+        Ended::Exit { exit, elapsed_ms } => exited(args, output, exit, elapsed_ms),
+        Ended::Rejected(event) => rejected(args, event),
+        Ended::Denied(event) => denied(args, event),
+        Ended::Unsupported(event) => unsupported(args, event),
+    };
+    for hook in hooks.iter().filter(|hook| !hook.content.trim().is_empty()) {
+        let before = match hook.hook_event_name.as_str() {
+            "" => "[A hook of the workspace adds:]\n".to_owned(),
+            event => format!("[A hook of the workspace ({event}) adds:]\n"),
+        };
+        outcome.text.append(&before, &hook.content);
+    }
+    outcome
+}
+
+fn exited(args: ShellArgs, output: &Output, exit: ShellStreamExit, measured_ms: u64) -> Outcome {
     let code = exit.code.cast_signed();
     let duration = exit
         .local_execution_time_ms
@@ -85,10 +115,13 @@ pub(in super::super::super) fn backgrounded(
     args: ShellArgs,
     output: &Output,
     event: ShellStreamBackgrounded,
-    terminals_folder: Option<&str>,
+    output_file: Option<&str>,
 ) -> Outcome {
     let why = match event.reason() {
         ShellBackgroundReason::UserRequest => "the user moved it there".to_owned(),
+        ShellBackgroundReason::Timeout | ShellBackgroundReason::Unspecified if args.timeout == 0 => {
+            "as asked".to_owned()
+        }
         ShellBackgroundReason::Timeout | ShellBackgroundReason::Unspecified => {
             format!("it did not end within {} ms", args.timeout)
         }
@@ -100,14 +133,8 @@ pub(in super::super::super) fn backgrounded(
     if let Some(pid) = event.pid {
         before.push_str(&format!("Process id: {pid}\n"));
     }
-    if let Some(folder) = terminals_folder {
-        let folder = folder.trim_end_matches(['/', '\\']);
-        // The client's own separator.
-        let separator = if folder.contains('\\') { '\\' } else { '/' };
-        before.push_str(&format!(
-            "Its output goes to {folder}{separator}{}.txt\n",
-            event.shell_id
-        ));
+    if let Some(file) = output_file {
+        before.push_str(&format!("Its output goes to {file}\n"));
     }
     let text = with_output(before, output, "");
     let result = shell_result::Result::Success(ShellSuccess {
@@ -125,8 +152,7 @@ pub(in super::super::super) fn backgrounded(
     Outcome::success(card(args, result, true), text)
 }
 
-/// The person refused the command.
-pub(in super::super::super) fn rejected(args: ShellArgs, rejected: ShellRejected) -> Outcome {
+fn rejected(args: ShellArgs, rejected: ShellRejected) -> Outcome {
     let text = format!(
         "The user refused the command{} It was not run.",
         sentence(&rejected.reason)
@@ -134,8 +160,7 @@ pub(in super::super::super) fn rejected(args: ShellArgs, rejected: ShellRejected
     Outcome::error(card(args, shell_result::Result::Rejected(rejected), false), text)
 }
 
-/// The client may not run the command.
-pub(in super::super::super) fn denied(args: ShellArgs, denied: ShellPermissionDenied) -> Outcome {
+fn denied(args: ShellArgs, denied: ShellPermissionDenied) -> Outcome {
     let text = format!(
         "No permission for the command{} It was not run.",
         sentence(&denied.error)
@@ -146,8 +171,7 @@ pub(in super::super::super) fn denied(args: ShellArgs, denied: ShellPermissionDe
     )
 }
 
-/// The client has no sandbox of the kind that the command would need.
-pub(in super::super::super) fn unsupported(args: ShellArgs, event: ShellSandboxUnsupported) -> Outcome {
+fn unsupported(args: ShellArgs, event: ShellSandboxUnsupported) -> Outcome {
     let text = format!(
         "The client has no sandbox for the command{} It was not run.",
         sentence(&event.reason)
