@@ -435,11 +435,20 @@ async fn another_mode_replaces_the_system_root_and_nothing_else() {
     assert_ne!(agent, ask);
     assert!(ask_tools < agent_tools);
     assert_eq!(all[..known.len()], known);
+    let reminders = |body: &Bytes| String::from_utf8_lossy(body).matches("<mode_change>").count();
+    assert_eq!((reminders(earlier), reminders(later)), (0, 1));
+
+    bench.chat.reply_text("Two.");
+    let more = says("How many?", AgentMode::Ask);
+    bench.cursor.start_message(more).await.finish().await.success();
+    let asked = bench.cursor.state();
+    assert_eq!(reminders(&bench.bodies()[3]), 1, "the mode has not changed again");
 
     // Back again: the same root as at first. A message without a mode means the agent, whatever the state holds.
     bench.chat.allow_reset();
     bench.chat.reply_text("Done.");
     bench.cursor.send("Now do it.").await.success();
+    assert_eq!(reminders(&bench.bodies()[4]), 2);
     let back = bench.cursor.state();
     assert_eq!(back.mode, Some(AgentMode::Agent.into()));
     assert_eq!(

@@ -164,7 +164,7 @@ fn a_refused_command_is_an_error() {
     let done = ended(&mut tools, event);
     assert_eq!(
         (&*done.content, done.is_error),
-        ("The user refused the command: not now. It was not run.", true)
+        ("The command was refused: not now. It was not run.", true)
     );
 }
 

@@ -61,6 +61,8 @@ pub struct ModeAssets {
     pub instructions: &'static str,
     /// The form of a turn's message.
     pub runtime: RuntimeTemplate,
+    /// What the model is told once, when a conversation goes over to the mode from another one.
+    pub entered: &'static str,
     /// The static tools in manifest order.
     pub tools: Vec<ToolDefinition>,
 }
@@ -78,6 +80,7 @@ macro_rules! mode_files {
         [
             include_str!(concat!("../../../prompt/cursor/", $mode, "/prompt.md")),
             include_str!(concat!("../../../prompt/cursor/", $mode, "/runtime.md")),
+            include_str!(concat!("../../../prompt/cursor/", $mode, "/entered.md")),
             include_str!(concat!("../../../prompt/cursor/modes/", $mode, ".json")),
         ]
     };
@@ -129,16 +132,19 @@ impl PromptAssets {
 }
 
 impl ModeAssets {
-    fn parse(mode: &str, files: [&'static str; 3], catalog: &Catalog) -> Result<Self, AssetError> {
-        let [instructions, runtime, manifest] = files;
-        if instructions.trim().is_empty() {
-            return Err(AssetError::new(format!("{mode}/prompt.md"), "is empty"));
+    fn parse(mode: &str, files: [&'static str; 4], catalog: &Catalog) -> Result<Self, AssetError> {
+        let [instructions, runtime, entered, manifest] = files;
+        for (name, text) in [("prompt.md", instructions), ("entered.md", entered)] {
+            if text.trim().is_empty() {
+                return Err(AssetError::new(format!("{mode}/{name}"), "is empty"));
+            }
         }
         let runtime = RuntimeTemplate::parse(runtime)
             .map_err(|fault| AssetError::new(format!("{mode}/runtime.md"), fault))?;
         Ok(Self {
             instructions,
             runtime,
+            entered: entered.trim_end(),
             tools: parse_manifest(mode, manifest, catalog)?,
         })
     }

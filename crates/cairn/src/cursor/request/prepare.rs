@@ -154,8 +154,14 @@ pub async fn prepare(
         (ActionKind::Start, Some((_, message))) => RunAction::Start {
             interrupted: pending,
             messages: {
+                // The history of another mode comes before this message.
+                let entered = !state.roots.is_empty()
+                    && state
+                        .mode
+                        .is_some_and(|stored| Mode::from_wire(stored) != Ok(mode));
+                let said = (mode, entered, message);
                 let messages =
-                    new_messages(request_id, mode, message, &request_context, &base, context, blobs).await?;
+                    new_messages(request_id, said, &request_context, &base, context, blobs).await?;
                 note_input(message, &conversation, &messages, context).await?;
                 messages
             },
@@ -239,8 +245,7 @@ async fn base_revision(
 /// The messages that this turn adds: the request context if it changed, then what the person said.
 async fn new_messages(
     request_id: &str,
-    mode: Mode,
-    message: &UserMessage,
+    (mode, entered, message): (Mode, bool, &UserMessage),
     request_context: &RequestContext,
     base: &RevisionId,
     context: &CursorContext,
@@ -261,7 +266,7 @@ async fn new_messages(
             user_message: message,
             now: now.ok_or_else(|| defect("the system clock is out of range"))?,
             time_zone: request_context.env.as_ref().map(|env| env.time_zone.as_str()),
-            mode_reminder: None,
+            mode_reminder: entered.then(|| context.prompts.mode(mode).entered),
             blobs: &|id| fetched.get(id).cloned(),
         },
     )?;

@@ -78,10 +78,7 @@ pub(super) fn advance(mut run: AwaitRun, result: read_result::Result, now_ms: u6
         }
         Result::Error(error) => return fail(&run, format!("{path} could not be read: {}", error.error)),
         Result::Rejected(rejected) => {
-            return fail(
-                &run,
-                format!("The user refused to let {path} be read: {}", rejected.reason),
-            );
+            return fail(&run, format!("Reading {path} was refused: {}", rejected.reason));
         }
         Result::PermissionDenied(_) => return fail(&run, format!("No permission to read {path}.")),
         Result::InvalidFile(invalid) => {

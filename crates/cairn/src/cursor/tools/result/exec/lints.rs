@@ -21,7 +21,7 @@ pub(in super::super::super) fn answered(result: diagnostics_result::Result) -> A
     match result {
         Result::Success(success) => Ok(success.diagnostics),
         Result::Error(error) => Err(format!("the client could not tell{}", because(&error.error))),
-        Result::Rejected(rejected) => Err(format!("the user refused{}", because(&rejected.reason))),
+        Result::Rejected(rejected) => Err(format!("it was refused{}", because(&rejected.reason))),
         Result::FileNotFound(_) => Err("it does not exist.".to_owned()),
         Result::PermissionDenied(_) => Err("no permission.".to_owned()),
     }

@@ -19,10 +19,7 @@ pub(in super::super::super) fn outcome(read: &ReadArguments, result: read_result
     let error = match result {
         Result::Success(success) => return shown(read, success),
         Result::Error(error) => format!("{path} could not be read{}", because(&error.error)),
-        Result::Rejected(rejected) => format!(
-            "The user refused to let {path} be read{}",
-            because(&rejected.reason)
-        ),
+        Result::Rejected(rejected) => format!("Reading {path} was refused{}", because(&rejected.reason)),
         Result::FileNotFound(_) => format!("{path} does not exist."),
         Result::PermissionDenied(_) => format!("No permission to read {path}."),
         Result::InvalidFile(invalid) => format!("{path} cannot be read as text{}", because(&invalid.reason)),

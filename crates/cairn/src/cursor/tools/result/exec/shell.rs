@@ -22,7 +22,7 @@ pub(in super::super::super) struct Output {
 pub(in super::super::super) enum Ended {
     /// It ran; `elapsed_ms` is the time between its start and its end as seen here.
     Exit { exit: ShellStreamExit, elapsed_ms: u64 },
-    /// The person refused it.
+    /// The person, or a hook of the workspace, refused it.
     Rejected(ShellRejected),
     /// The client may not run it.
     Denied(ShellPermissionDenied),
@@ -154,7 +154,7 @@ pub(in super::super::super) fn backgrounded(
 
 fn rejected(args: ShellArgs, rejected: ShellRejected) -> Outcome {
     let text = format!(
-        "The user refused the command{} It was not run.",
+        "The command was refused{} It was not run.",
         sentence(&rejected.reason)
     );
     Outcome::error(card(args, shell_result::Result::Rejected(rejected), false), text)
