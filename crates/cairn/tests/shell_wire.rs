@@ -329,6 +329,18 @@ fn look(effects: &[Effect], from: Option<i32>) -> u32 {
     exec_id
 }
 
+/// The lines that were asked for.
+fn read_part(id: u32, text: &str) -> pb::ExecClientMessage {
+    let mut message = read_text(id, text);
+    if let Some(answer::Message::ReadResult(pb::ReadResult {
+        result: Some(read_result::Result::Success(success)),
+    })) = &mut message.message
+    {
+        success.range_applied = true;
+    }
+    message
+}
+
 fn wake(effects: &[Effect]) -> u32 {
     match effects {
         [Effect::Wake { call, after_ms }] if *call == id("w") => *after_ms,
@@ -365,7 +377,7 @@ fn waiting_ends_with_the_command_and_reads_only_what_is_new() {
     let second = look(&tools.woke(&id("w"), 2_200), Some(22));
     let rest: String = (14..20).map(|line| format!("line {line}\n")).collect();
     let effects = tools
-        .exec_message(read_text(second, &format!("{rest}end{}", foot("3"))), 2_201)
+        .exec_message(read_part(second, &format!("{rest}end{}", foot("3"))), 2_201)
         .unwrap();
     assert_eq!(
         result(&effects),
@@ -413,8 +425,11 @@ fn waiting_ends_when_the_time_is_over() {
     let mut pauses = Vec::new();
     let done = loop {
         let exec_id = look(&effects, if pauses.is_empty() { None } else { Some(8) });
-        let text = if pauses.is_empty() { HEAD } else { "" };
-        let answered = tools.exec_message(read_text(exec_id, text), 3_000).unwrap();
+        let answer = match pauses.is_empty() {
+            true => read_text(exec_id, HEAD),
+            false => read_part(exec_id, ""),
+        };
+        let answered = tools.exec_message(answer, 3_000).unwrap();
         if matches!(answered[..], [Effect::Complete(_)]) {
             break result(&answered);
         }
@@ -519,4 +534,18 @@ fn a_waiting_call_ends_with_its_run() {
         "a pause is nothing that the client could stop"
     );
     assert_eq!(tools.woke(&id("w"), 2_200), vec![]);
+}
+
+#[test]
+fn a_file_that_is_no_longer_the_one_it_was_is_an_error() {
+    let mut tools = runtime();
+    let exec_id = look(&await_shell(&mut tools, r#"{"shell_id":42}"#), None);
+    wake(&tools.exec_message(read_text(exec_id, HEAD), 2_001).unwrap());
+    let exec_id = look(&tools.woke(&id("w"), 2_200), Some(8));
+    let done = result(&tools.exec_message(read_text(exec_id, HEAD), 2_201).unwrap());
+    assert!(done.is_error);
+    assert_eq!(
+        &*done.content,
+        "/t/42.txt could not be read on: it is cut, or no longer the same file."
+    );
 }

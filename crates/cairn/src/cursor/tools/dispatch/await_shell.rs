@@ -62,10 +62,15 @@ pub(super) fn advance(mut run: AwaitRun, result: read_result::Result, now_ms: u6
         Result::Success(ReadSuccess {
             output: Some(read_success::Output::Content(text)),
             truncated: false,
+            range_applied,
             ..
-        }) => text,
+        }) if range_applied == run.file.next_line().is_some() => text,
+        // A part was asked for and the file is shorter: the client then sends the whole of it. [sdk]
         Result::Success(_) => {
-            return fail(&run, format!("{path} is not the output of a command."));
+            return fail(
+                &run,
+                format!("{path} could not be read on: it is cut, or no longer the same file."),
+            );
         }
         Result::FileNotFound(_) => {
             return fail(
