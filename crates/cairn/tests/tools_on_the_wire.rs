@@ -20,10 +20,12 @@ mod support {
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use cairn::cursor::proto::agent::agent_server_message::Message as ServerMessage;
 use cairn::cursor::proto::agent::exec_client_message::Message as Answer;
 use cairn::cursor::proto::agent::exec_server_message::Message as Exec;
 use cairn::cursor::proto::agent::{self as pb, tool_call::Tool};
 use cairn::demo::executor::{answered, closed};
+use cairn::demo::wire_client::RunFrame;
 use serde_json::{Value, json};
 use support::fake_cursor::{ExecAnswer, TurnReport};
 use support::wire_bench::Bench;
@@ -137,6 +139,39 @@ async fn await_shell_looks_again_until_the_command_has_ended() {
         panic!()
     };
     assert_eq!(waited.args.unwrap().task_id, "7");
+}
+
+#[tokio::test]
+async fn a_cancelled_wait_ends_at_once_and_is_told_as_interrupted() {
+    let mut bench = Bench::new().await;
+    let folder = bench.workspace.path().to_owned();
+    bench.file("7.txt", "---\ncwd: \"/w\"\n---\n");
+    bench.cursor.hooks.exec = Box::new(move |exec| match &exec.message {
+        Some(Exec::RequestContextArgs(_)) => answer(exec.id, context(&folder)),
+        _ => ExecAnswer::Run,
+    });
+    let arguments = r#"{"shell_id":7,"block_until_ms":86400000}"#;
+    bench.chat.reply_calls([("call_1", "AwaitShell", arguments)]);
+    let mut turn = bench.cursor.start_turn("Wait.").await;
+    let looks = |frame: &RunFrame| match frame {
+        RunFrame::Message(message) => matches!(
+            &message.message,
+            Some(ServerMessage::ExecServerMessage(exec)) if matches!(exec.message, Some(Exec::ReadArgs(_)))
+        ),
+        RunFrame::End(_) => false,
+    };
+    turn.until("the first look", looks).await;
+    turn.until("the second look", looks).await;
+    turn.cancel().await;
+    let report = turn.finish().await;
+    assert_eq!(report.error().0, "canceled");
+    bench.chat.reply_text("Fine.");
+    bench.cursor.send("Never mind.").await.success();
+    let added = bench.added();
+    let result = added.iter().find(|message| message["role"] == "tool").unwrap();
+    let text = result["content"].as_str().unwrap();
+    assert!(text.starts_with("The user interrupted this call."), "{text}");
+    bench.assert_clean();
 }
 
 /// A request context that names this folder as the one for the output of commands.
@@ -403,4 +438,34 @@ async fn todo_write_asks_the_client_for_nothing() {
     assert_eq!(execs(&report), []);
     assert!(matches!(card(&report), Tool::UpdateTodosToolCall(_)));
     assert_eq!(bench.cursor.state().todos.len(), 1);
+}
+
+#[tokio::test]
+async fn a_notebook_is_read_cell_by_cell_and_with_a_range_line_by_line() {
+    let mut bench = Bench::new().await;
+    bench.file(
+        "n.ipynb",
+        r#"{"cells":[{"cell_type":"code","source":["a\n","b"]}],"nbformat":4}"#,
+    );
+    bench.chat.reply_calls([
+        ("call_1", "Read", r#"{"path":"n.ipynb"}"#),
+        ("call_2", "Read", r#"{"path":"n.ipynb","offset":1}"#),
+    ]);
+    bench.chat.reply_text("Done.");
+    bench.cursor.send("Go.").await.success();
+    let mut results: Vec<_> = bench
+        .added()
+        .into_iter()
+        .filter(|message| message["role"] == "tool")
+        .collect();
+    results.sort_by_key(|message| message["tool_call_id"].to_string());
+    assert_eq!(
+        results[0]["content"],
+        "n.ipynb is a notebook with 1 cell. Its own lines come with offset and limit.\n[cell 0, code]\na\nb\n"
+    );
+    assert_eq!(
+        results[1]["content"],
+        "     1|{\"cells\":[{\"cell_type\":\"code\",\"source\":[\"a\\n\",\"b\"]}],\"nbformat\":4}\n"
+    );
+    bench.assert_clean();
 }

@@ -76,18 +76,6 @@ impl ModelText {
         Self(format!("{before}{}{after}", body.finish()))
     }
 
-    /// Adds another bounded text after a short one of our own, on lines of their own.
-    pub(super) fn append(&mut self, before: &str, body: &str) {
-        if !self.0.ends_with('\n') {
-            self.0.push('\n');
-        }
-        self.0.push_str(before);
-        self.0.push_str(&Self::new(body).0);
-        if !self.0.ends_with('\n') {
-            self.0.push('\n');
-        }
-    }
-
     /// The text.
     pub(super) fn into_string(self) -> String {
         self.0

@@ -5,6 +5,7 @@ pub(in super::super) mod delete;
 pub(in super::super) mod edit;
 pub(in super::super) mod lints;
 pub(in super::super) mod mcp;
+mod notebook_view;
 pub(in super::super) mod read;
 pub(in super::super) mod search;
 pub(in super::super) mod shell;

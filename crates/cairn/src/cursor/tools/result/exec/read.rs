@@ -1,12 +1,13 @@
 //! The result of Read, and the one form in which the model sees a file's text.
 //!
-//! Each line is its one-based number, right-aligned in six columns, a bar, and the line's text: `     1|text`.
+//! Each line is its one-based number, right-aligned in six columns, a bar, and the line's text: `     1|text`. A
+//! notebook that is read whole comes as its cells.
 //! Must never know: exec ids.
 
 use super::super::super::arguments::ReadArguments;
 use super::super::super::codec::card::read_card_args;
 use super::super::{BoundedText, DerivedFact, ModelText, Outcome};
-use super::because;
+use super::{because, notebook_view};
 use crate::cursor::proto::agent::{
     ReadRange, ReadSuccess, ReadToolCall, ReadToolError, ReadToolResult, ReadToolSuccess, read_result,
     read_success, read_tool_result, read_tool_success, tool_call::Tool,
@@ -44,7 +45,14 @@ fn shown(read: &ReadArguments, success: ReadSuccess) -> Outcome {
                 output: Some(read_tool_success::Output::Content(lines.text())),
                 ..ReadToolSuccess::default()
             };
-            let text = lines.for_model(read, success.total_lines, success.truncated);
+            let cells = match (read.offset, read.limit) {
+                (None, None) if path.ends_with(".ipynb") => notebook_view::cells(path, &content),
+                _ => None,
+            };
+            let text = match cells {
+                Some(cells) => ModelText::new(&cells),
+                None => lines.for_model(read, success.total_lines, success.truncated),
+            };
             Outcome {
                 fact: Some(DerivedFact::ReadPath(success.path)),
                 ..Outcome::success(card(read, read_tool_result::Result::Success(result)), text)

@@ -37,23 +37,58 @@ pub(in super::super::super) fn outcome(
     ended: Ended,
     hooks: &[HookAdditionalContext],
 ) -> Outcome {
-    let mut outcome = match ended {
-        Ended::Exit { exit, elapsed_ms } => exited(args, output, exit, elapsed_ms),
-        Ended::Rejected(event) => rejected(args, event),
-        Ended::Denied(event) => denied(args, event),
-        Ended::Unsupported(event) => unsupported(args, event),
-    };
+    let mut added = String::new();
     for hook in hooks.iter().filter(|hook| !hook.content.trim().is_empty()) {
-        let before = match hook.hook_event_name.as_str() {
-            "" => "[A hook of the workspace adds:]\n".to_owned(),
-            event => format!("[A hook of the workspace ({event}) adds:]\n"),
+        let event = match hook.hook_event_name.as_str() {
+            "" => String::new(),
+            event => format!(" ({event})"),
         };
-        outcome.text.append(&before, &hook.content);
+        let mut words = BoundedText::default();
+        words.push(hook.content.trim_end_matches('\n'));
+        added.push_str(&format!(
+            "[A hook of the workspace{event} adds:]\n{}\n",
+            words.finish()
+        ));
     }
-    outcome
+    match ended {
+        Ended::Exit { exit, elapsed_ms } => exited(args, output, exit, elapsed_ms, &added),
+        Ended::Rejected(event) => {
+            let text = format!(
+                "The command was refused{} It was not run.",
+                sentence(&event.reason)
+            );
+            not_run(args, shell_result::Result::Rejected(event), text, &added)
+        }
+        Ended::Denied(event) => {
+            let text = format!(
+                "No permission for the command{} It was not run.",
+                sentence(&event.error)
+            );
+            not_run(args, shell_result::Result::PermissionDenied(event), text, &added)
+        }
+        Ended::Unsupported(event) => {
+            let text = format!(
+                "The client has no sandbox for the command{} It was not run.",
+                sentence(&event.reason)
+            );
+            // The card has no kind of its own for this; a denial is what it comes to.
+            let denied = ShellPermissionDenied {
+                command: event.command,
+                working_directory: event.working_directory,
+                error: event.reason,
+                is_readonly: event.is_readonly,
+            };
+            not_run(args, shell_result::Result::PermissionDenied(denied), text, &added)
+        }
+    }
 }
 
-fn exited(args: ShellArgs, output: &Output, exit: ShellStreamExit, measured_ms: u64) -> Outcome {
+fn not_run(args: ShellArgs, result: shell_result::Result, text: String, added: &str) -> Outcome {
+    let gap = if added.is_empty() { "" } else { "\n" };
+    Outcome::error(card(args, result, false), format!("{text}{gap}{added}"))
+}
+
+fn exited(args: ShellArgs, output: &Output, exit: ShellStreamExit, measured_ms: u64, added: &str) -> Outcome {
     let code = exit.code.cast_signed();
     let duration = exit
         .local_execution_time_ms
@@ -76,6 +111,7 @@ fn exited(args: ShellArgs, output: &Output, exit: ShellStreamExit, measured_ms: 
             counted(file.line_count, "line")
         );
     }
+    after.push_str(added);
     let text = with_output(before, output, &after);
     let execution_time = i32::try_from(duration).unwrap_or(i32::MAX);
     let result = match code == 0 && !exit.aborted {
@@ -150,43 +186,6 @@ pub(in super::super::super) fn backgrounded(
         ..ShellSuccess::default()
     });
     Outcome::success(card(args, result, true), text)
-}
-
-fn rejected(args: ShellArgs, rejected: ShellRejected) -> Outcome {
-    let text = format!(
-        "The command was refused{} It was not run.",
-        sentence(&rejected.reason)
-    );
-    Outcome::error(card(args, shell_result::Result::Rejected(rejected), false), text)
-}
-
-fn denied(args: ShellArgs, denied: ShellPermissionDenied) -> Outcome {
-    let text = format!(
-        "No permission for the command{} It was not run.",
-        sentence(&denied.error)
-    );
-    Outcome::error(
-        card(args, shell_result::Result::PermissionDenied(denied), false),
-        text,
-    )
-}
-
-fn unsupported(args: ShellArgs, event: ShellSandboxUnsupported) -> Outcome {
-    let text = format!(
-        "The client has no sandbox for the command{} It was not run.",
-        sentence(&event.reason)
-    );
-    // The card has no kind of its own for this; a denial is what it comes to.
-    let denied = ShellPermissionDenied {
-        command: event.command,
-        working_directory: event.working_directory,
-        error: event.reason,
-        is_readonly: event.is_readonly,
-    };
-    Outcome::error(
-        card(args, shell_result::Result::PermissionDenied(denied), false),
-        text,
-    )
 }
 
 fn with_output(mut before: String, output: &Output, after: &str) -> ModelText {
