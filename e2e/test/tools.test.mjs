@@ -135,7 +135,7 @@ echo '{"additional_context":"words of the hook"}'
     { id: "call_denied", name: "Shell", arguments: { command: "echo forbidden > trace" } },
   ]);
   assert.match(scene.results().call_fine, /fine\n[^]*words of the hook/, "what the hook adds belongs to the result");
-  assert.match(scene.results().call_denied, /refused: not in this house/);
+  assert.match(scene.results().call_denied, /refused and not run: .*not in this house/);
   assert.ok(!scene.exists("trace"));
 });
 

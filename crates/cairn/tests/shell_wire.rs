@@ -164,7 +164,7 @@ fn a_refused_command_is_an_error() {
     let done = ended(&mut tools, event);
     assert_eq!(
         (&*done.content, done.is_error),
-        ("The command was refused: not now. It was not run.", true)
+        ("The command was refused and not run: not now.", true)
     );
 }
 
@@ -197,7 +197,7 @@ fn a_command_that_may_not_run_is_an_error_that_says_why() {
             ..Default::default()
         })),
         (
-            "No permission for the command: read-only. It was not run.".to_owned(),
+            "The command was not run, permission was denied: read-only.".to_owned(),
             denied("read-only")
         )
     );
@@ -210,7 +210,7 @@ fn a_command_that_may_not_run_is_an_error_that_says_why() {
             }
         )),
         (
-            "The client has no sandbox for the command: no kernel support. It was not run.".to_owned(),
+            "The command was not run, the client has no sandbox for it: no kernel support.".to_owned(),
             denied("no kernel support")
         )
     );

@@ -53,22 +53,19 @@ pub(in super::super::super) fn outcome(
     match ended {
         Ended::Exit { exit, elapsed_ms } => exited(args, output, exit, elapsed_ms, &added),
         Ended::Rejected(event) => {
-            let text = format!(
-                "The command was refused{} It was not run.",
-                sentence(&event.reason)
-            );
+            let text = format!("The command was refused and not run{}", sentence(&event.reason));
             not_run(args, shell_result::Result::Rejected(event), text, &added)
         }
         Ended::Denied(event) => {
             let text = format!(
-                "No permission for the command{} It was not run.",
+                "The command was not run, permission was denied{}",
                 sentence(&event.error)
             );
             not_run(args, shell_result::Result::PermissionDenied(event), text, &added)
         }
         Ended::Unsupported(event) => {
             let text = format!(
-                "The client has no sandbox for the command{} It was not run.",
+                "The command was not run, the client has no sandbox for it{}",
                 sentence(&event.reason)
             );
             // The card has no kind of its own for this; a denial is what it comes to.
