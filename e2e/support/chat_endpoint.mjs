@@ -33,7 +33,7 @@ export class ChatEndpoint {
     return `http://127.0.0.1:${this.#server.address().port}/v1`;
   }
 
-  /** Queues answers for the next requests. */
+  /** Queues answers for the next requests; a function is called for its answer when its request is there. */
   script(...answers) {
     this.#answers.push(...answers);
   }
@@ -66,7 +66,8 @@ export class ChatEndpoint {
     for await (const piece of request) pieces.push(piece);
     const text = Buffer.concat(pieces).toString("utf8");
     this.#check(request, text);
-    const answer = this.#answers.shift() ?? this.#fallback;
+    const scripted = this.#answers.shift() ?? this.#fallback;
+    const answer = typeof scripted === "function" ? scripted() : scripted;
     if (answer === undefined) {
       this.faults.push(`request ${this.requests.length} came and no answer was scripted for it`);
       response.writeHead(400, { "content-type": "application/json" });

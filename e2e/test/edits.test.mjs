@@ -71,3 +71,42 @@ scenario("an edit in each of two rounds sees what the one before left", { files:
   assert.equal(run.text, "done", run.error);
   assert.equal(scene.read("a.txt"), "three\n");
 });
+
+const NOTEBOOK = `{
+ "cells": [
+  {
+   "cell_type": "code",
+   "execution_count": 3,
+   "metadata": {"x": 1.0},
+   "outputs": [],
+   "source": [
+    "caf\\u00e9 = 1\\n",
+    "print(1)"
+   ]
+  }
+ ],
+ "metadata": {},
+ "nbformat": 4,
+ "nbformat_minor": 2
+}
+`;
+
+scenario("EditNotebook changes a cell and adds one, and leaves the rest of the file as it is", {
+  files: { "lf.ipynb": NOTEBOOK, "crlf.ipynb": NOTEBOOK.replaceAll("\n", "\r\n") },
+}, async (scene) => {
+  const change = (id, name, rest) => ({ id, name: "EditNotebook", arguments: { path: scene.path(name), cell_index: 0, ...rest } });
+  const passage = { is_new_cell: false, old_string: "print(1)", new_string: "print(2)\nprint(3)" };
+  const cell = { is_new_cell: true, cell_type: "markdown", old_string: "", new_string: "# New" };
+  const run = await scene.round([
+    change("call_lf", "lf.ipynb", passage),
+    change("call_crlf", "crlf.ipynb", passage),
+    change("call_new", "lf.ipynb", { ...cell, cell_index: 1 }),
+    change("call_lost", "lf.ipynb", { ...passage, cell_index: 7 }),
+  ]);
+  const changed = NOTEBOOK.replace('"print(1)"', '"print(2)\\n",\n    "print(3)"');
+  assert.equal(scene.read("crlf.ipynb"), changed.replaceAll("\n", "\r\n"));
+  const added = '  },\n  {\n   "cell_type": "markdown",\n   "metadata": {},\n   "source": [\n    "# New"\n   ]\n  }\n ],';
+  assert.equal(scene.read("lf.ipynb"), changed.replace("  }\n ],", added));
+  assert.match(scene.results().call_lost, /2 cells/);
+  assert.deepEqual(run.tools.map((tool) => tool.name), ["edit", "edit", "edit", "edit"]);
+});

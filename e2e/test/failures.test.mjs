@@ -112,12 +112,12 @@ scenario("a body that ends after text without a terminal event is an error", {},
   }));
 
 scenario("an error object inside the stream is an error with its message", {}, (scene) => {
-  const answer = text(["some ", "text"]);
+  const answer = text(["half-said ", "text"]);
   const body = answer.body.replace(/data: \[DONE\]\n\n$/, "").split("\n\n").slice(0, 2).join("\n\n");
   return failsOnce(scene, {
     answers: [{ ...answer, body: `${body}\n\ndata: {"error":{"message":"quota of the day is used up"}}\n\ndata: [DONE]\n\n` }],
     expected: /quota of the day is used up/,
-    never: "some ",
+    never: "half-said ",
   });
 });
 

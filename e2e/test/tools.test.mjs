@@ -134,8 +134,8 @@ echo '{"additional_context":"words of the hook"}'
     { id: "call_fine", name: "Shell", arguments: { command: "echo fine" } },
     { id: "call_denied", name: "Shell", arguments: { command: "echo forbidden > trace" } },
   ]);
-  assert.match(scene.results().call_fine, /fine/);
-  assert.match(scene.results().call_denied, /not in this house/);
+  assert.match(scene.results().call_fine, /fine\n[^]*words of the hook/, "what the hook adds belongs to the result");
+  assert.match(scene.results().call_denied, /refused and not run: .*not in this house/);
   assert.ok(!scene.exists("trace"));
 });
 
@@ -165,6 +165,13 @@ scenario("Read, Grep, Glob, Delete and TodoWrite answer", {
   assert.deepEqual(run.tools.map((tool) => tool.name).sort(), ["delete", "glob", "grep", "grep", "read", "read", "updateTodos"]);
   const todos = run.tools.find((tool) => tool.name === "updateTodos");
   assert.deepEqual(todos.result.value.todos.map(({ content, status }) => [content, status]), [["Look around", "inProgress"]]);
+});
+
+scenario("ReadLints answers for files, and says what it cannot know", { files: { "a.js": "const x = ;\n" } }, async (scene) => {
+  const run = await scene.round([{ id: "call_lints", name: "ReadLints", arguments: { paths: [scene.path("a.js"), scene.path("nowhere.js")] } }]);
+  // The client has no editor, and so no problems to report.
+  assert.match(scene.results().call_lints, /a\.js: nothing reported\.\n.*nowhere\.js: it does not exist\.\n.*may not have checked/);
+  assert.deepEqual(run.tools.map((tool) => [tool.name, tool.result.status]), [["readLints", "success"]]);
 });
 
 scenario("an unknown tool is a result for the model and the run goes on", {}, async (scene) => {

@@ -19,7 +19,7 @@ mod support {
 
 use bytes::Bytes;
 use cairn::cursor::proto::agent::agent_server_message::Message as ServerMessage;
-use cairn::cursor::proto::agent::{exec_server_message, interaction_update};
+use cairn::cursor::proto::agent::{AgentMode, UserMessage, exec_server_message, interaction_update};
 use cairn::demo::wire_client::RunFrame;
 use serde_json::json;
 use support::fake_cursor::{End, ExecAnswer, FakeCursor, GetAnswer, TurnReport, set_of};
@@ -390,5 +390,109 @@ async fn to_dos_outlive_a_lost_database() {
         1,
         "the to-do list asks the client for nothing but the context"
     );
+    bench.assert_clean();
+}
+
+#[tokio::test]
+async fn another_mode_replaces_the_system_root_and_nothing_else() {
+    let mut bench = Bench::new().await;
+    first_turn(&mut bench).await;
+    let before = bench.cursor.state();
+    assert_eq!(before.mode, Some(AgentMode::Agent.into()));
+    let says = |text: &str, mode: AgentMode| UserMessage {
+        text: text.to_owned(),
+        mode: mode.into(),
+        ..Default::default()
+    };
+    bench.chat.allow_reset();
+    bench.chat.reply_text("It has two lines.");
+    let asked = says("Only look.", AgentMode::Ask);
+    bench.cursor.start_message(asked).await.finish().await.success();
+    let asked = bench.cursor.state();
+    let old = before.root_prompt_messages_json.len();
+    assert_eq!(asked.mode, Some(AgentMode::Ask.into()));
+    assert_ne!(
+        asked.root_prompt_messages_json[0],
+        before.root_prompt_messages_json[0]
+    );
+    assert_eq!(
+        asked.root_prompt_messages_json[1..old],
+        before.root_prompt_messages_json[1..]
+    );
+    // The message and its answer; the context is the one that was told.
+    assert_eq!(asked.root_prompt_messages_json.len(), old + 2);
+    let instructions = |body: &Bytes| {
+        let body: serde_json::Value = serde_json::from_slice(body).unwrap();
+        let messages = body["messages"].as_array().unwrap().clone();
+        let tools = body["tools"].as_array().unwrap().len();
+        (messages[0].clone(), messages[1..].to_vec(), tools)
+    };
+    let bodies = bench.bodies();
+    let [_, earlier, later] = &bodies[..] else {
+        panic!("{} requests", bodies.len())
+    };
+    let ((agent, known, agent_tools), (ask, all, ask_tools)) = (instructions(earlier), instructions(later));
+    assert_ne!(agent, ask);
+    assert!(ask_tools < agent_tools);
+    assert_eq!(all[..known.len()], known);
+    let reminders = |body: &Bytes| String::from_utf8_lossy(body).matches("<mode_change>").count();
+    assert_eq!((reminders(earlier), reminders(later)), (0, 1));
+
+    bench.chat.reply_text("Two.");
+    let more = says("How many?", AgentMode::Ask);
+    bench.cursor.start_message(more).await.finish().await.success();
+    let asked = bench.cursor.state();
+    assert_eq!(reminders(&bench.bodies()[3]), 1, "the mode has not changed again");
+
+    // Back again: the same root as at first. A message without a mode means the agent, whatever the state holds.
+    bench.chat.allow_reset();
+    bench.chat.reply_text("Done.");
+    bench.cursor.send("Now do it.").await.success();
+    assert_eq!(reminders(&bench.bodies()[4]), 2);
+    let back = bench.cursor.state();
+    assert_eq!(back.mode, Some(AgentMode::Agent.into()));
+    assert_eq!(
+        back.root_prompt_messages_json[0],
+        before.root_prompt_messages_json[0]
+    );
+    let len = asked.root_prompt_messages_json.len();
+    assert_eq!(
+        back.root_prompt_messages_json[1..len],
+        asked.root_prompt_messages_json[1..]
+    );
+    bench.assert_clean();
+}
+
+/// What the person says has its own mode; what only goes on has the mode of the state.
+#[tokio::test]
+async fn a_resumed_turn_keeps_the_mode_of_the_state() {
+    let mut bench = Bench::new().await;
+    bench
+        .chat
+        .reply_calls([("call_1", "Read", r#"{"path":"runs.txt"}"#)]);
+    bench.file("runs.txt", "one\n");
+    bench.cursor.hooks.exec = Box::new(|exec| match exec.message {
+        Some(exec_server_message::Message::RequestContextArgs(_)) => ExecAnswer::Run,
+        _ => ExecAnswer::Hold,
+    });
+    let asked = UserMessage {
+        text: "Only look.".to_owned(),
+        mode: AgentMode::Ask.into(),
+        ..Default::default()
+    };
+    let mut turn = bench.cursor.start_message(asked).await;
+    turn.until_checkpoint(1).await;
+    turn.close();
+    bench.cursor.hooks.exec = Box::new(|_| ExecAnswer::Run);
+    let cut = bench.cursor.state();
+    bench.chat.reply_text("One line.");
+    bench.cursor.resume().await.success();
+    let resumed = bench.cursor.state();
+    assert_eq!(resumed.mode, Some(AgentMode::Ask.into()));
+    assert_eq!(
+        resumed.root_prompt_messages_json[..cut.root_prompt_messages_json.len()],
+        cut.root_prompt_messages_json[..]
+    );
+    bench.added();
     bench.assert_clean();
 }

@@ -27,7 +27,7 @@ const MARK: &[u8] = b"\xef\xbb\xbf";
 fn runtime() -> ToolRuntime {
     ToolRuntime::new(ToolRuntimeConfig {
         conversation_id: "conversation".into(),
-        offered: BTreeSet::from(["Write".into(), "StrReplace".into()]),
+        offered: BTreeSet::from(["Write".into(), "StrReplace".into(), "EditNotebook".into()]),
         mcp: BTreeMap::new(),
         todos: Vec::new(),
         mode: Mode::Agent,
@@ -182,6 +182,7 @@ fn run(tools: &mut ToolRuntime, disk: &mut Disk, calls: &[ToolCall]) -> Vec<Tool
             }
             Effect::Send(_) => {}
             Effect::Serve { .. } => panic!("an edit asks no service"),
+            Effect::Wake { .. } => panic!("an edit pauses for nothing"),
         }
     }
     results
@@ -285,6 +286,83 @@ fn a_replacement_keeps_every_other_byte() {
         assert_eq!(&*result.content, "Edited f: 2 lines added, 1 removed.");
         assert_eq!(stages, asked, "{}", before.escape_ascii());
     }
+}
+
+fn notebook(change: serde_json::Value) -> ToolCall {
+    ToolCall {
+        id: CallId::new("n"),
+        name: "EditNotebook".into(),
+        arguments: change.to_string().into(),
+    }
+}
+
+/// A notebook with CRLF, a mark, a number and an escape that a new serialisation would change.
+const NOTEBOOK: &str = "\u{feff}{\r\n \"cells\": [\r\n  {\r\n   \"cell_type\": \"markdown\",\r\n   \"metadata\": {\"x\": 1.0},\r\n   \
+    \"source\": [\r\n    \"caf\\u00e9\\n\",\r\n    \"tea\"\r\n   ]\r\n  }\r\n ],\r\n \"nbformat\": 4,\r\n \"nbformat_minor\": 2\r\n}\r\n";
+
+#[test]
+fn a_cell_of_a_notebook_changes_and_every_other_byte_stays() {
+    let (after, result, _) = edit(
+        NOTEBOOK.as_bytes(),
+        notebook(serde_json::json!({
+            "path": "f", "cell_index": 0, "is_new_cell": false, "old_string": "tea", "new_string": "tea\nmilk",
+        })),
+    );
+    let expected = NOTEBOOK.replace("\"tea\"\r\n", "\"tea\\n\",\r\n    \"milk\"\r\n");
+    assert_eq!(String::from_utf8(after).unwrap(), expected);
+    assert_eq!(&*result.content, "Edited f: 2 lines added, 1 removed.");
+
+    let (after, result, _) = edit(
+        NOTEBOOK.as_bytes(),
+        notebook(serde_json::json!({
+            "path": "f", "cell_index": 1, "is_new_cell": true, "cell_type": "raw", "old_string": "", "new_string": "x",
+        })),
+    );
+    let expected = NOTEBOOK.replace(
+        "  }\r\n ],",
+        "  },\r\n  {\r\n   \"cell_type\": \"raw\",\r\n   \"metadata\": {},\r\n   \"source\": [\r\n    \"x\"\r\n   ]\r\n  }\r\n ],",
+    );
+    assert_eq!(String::from_utf8(after).unwrap(), expected);
+    assert!(!result.is_error, "{}", result.content);
+}
+
+#[test]
+fn an_edit_of_a_cell_that_does_not_fit_is_refused_with_the_mend() {
+    let refused = |before: &str, change: serde_json::Value| {
+        let (after, result, _) = edit(before.as_bytes(), notebook(change));
+        assert_eq!(String::from_utf8(after).unwrap(), before);
+        assert!(result.is_error);
+        result.content
+    };
+    let change = |index: i32, old: &str| {
+        serde_json::json!({
+            "path": "f", "cell_index": index, "is_new_cell": false, "old_string": old, "new_string": "x",
+        })
+    };
+    assert_eq!(
+        &*refused(NOTEBOOK, change(1, "tea")),
+        "f was not edited: it has 1 cell, counted from 0, and `cell_index` does not fit them."
+    );
+    assert_eq!(
+        &*refused(NOTEBOOK, change(0, "")),
+        "`old_string` is empty, but cell 0 of f is not: name the passage to replace, or set `is_new_cell` to true."
+    );
+    assert_eq!(
+        &*refused(NOTEBOOK, change(0, "a")),
+        "`old_string` occurs 2 times in cell 0 of f. Add lines around it until it is unique."
+    );
+    assert!(refused("a = 1\n", change(0, "a")).starts_with("f was not edited: it is no notebook"));
+    assert_eq!(
+        &*refused(
+            NOTEBOOK,
+            serde_json::json!({
+                "path": "f", "cell_index": 0, "is_new_cell": true, "old_string": "a", "new_string": "x",
+            })
+        ),
+        "EditNotebook was not executed, its arguments do not fit: `old_string` must be empty for a new cell; \
+         `cell_type` is needed for a new cell. The arguments are: path, cell_index, is_new_cell, cell_type, \
+         old_string, new_string."
+    );
 }
 
 #[test]

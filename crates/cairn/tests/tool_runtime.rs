@@ -8,6 +8,7 @@
     reason = "a test may fail"
 )]
 
+#[allow(dead_code, reason = "shared with other suites")]
 #[path = "support/tool_calls.rs"]
 mod tool_calls;
 
@@ -15,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use cairn::cursor::proto::agent::{
     self as pb, agent_server_message::Message, exec_client_message as answer, exec_server_message as exec,
-    interaction_update as update, mcp_result, shell_result, shell_stream, tool_call::Tool,
+    interaction_update as update, mcp_result, tool_call::Tool,
 };
 use cairn::cursor::tools::{DerivedFact, Effect, ToolProtocolError, ToolRuntime, ToolRuntimeConfig};
 use cairn::model::ToolResult;
@@ -283,49 +284,6 @@ fn a_thrown_exec_is_a_tool_error() {
 }
 
 #[test]
-fn an_exec_that_is_closed_without_a_result_is_a_tool_error() {
-    let mut tools = runtime();
-    tools
-        .execute(&call("a", "Shell", r#"{"command":"ls"}"#), 1)
-        .unwrap();
-    let result = result(&tools.exec_control(close(1), 2).unwrap());
-    assert!(
-        result.is_error && result.content.contains("without a result"),
-        "{}",
-        result.content
-    );
-    assert_eq!(tools.exec_control(close(1), 3), Ok(Vec::new()));
-}
-
-/// A hook's words come after the exit that settles the call, and so perhaps after its round. [sdk]
-#[test]
-fn what_a_hook_adds_after_the_exit_of_a_command_is_no_second_result() {
-    let mut tools = runtime();
-    let hook = || {
-        let context = pb::HookAdditionalContext {
-            hook_event_name: "postToolUse".into(),
-            content: "words".into(),
-        };
-        shell(
-            1,
-            shell_stream::Event::HookContext(pb::ShellStreamHookContext {
-                hook_additional_contexts: vec![context],
-            }),
-        )
-    };
-    tools
-        .execute(&call("a", "Shell", r#"{"command":"ls"}"#), 1)
-        .unwrap();
-    assert_eq!(tools.exec_message(hook(), 2), Ok(Vec::new()));
-    result(&tools.exec_message(exit(1, 0), 3).unwrap());
-    assert_eq!(tools.exec_message(hook(), 4), Ok(Vec::new()));
-    tools.round_ended();
-    assert_eq!(tools.exec_message(hook(), 5), Ok(Vec::new()));
-    // Only the hook's: a second exit still breaks the protocol.
-    assert!(tools.exec_message(exit(1, 0), 6).is_err());
-}
-
-#[test]
 fn an_unknown_tool_is_an_error_that_the_model_sees() {
     let mut tools = runtime();
     assert_eq!(tools.call_started(&id("a"), "Bash", "m").unwrap(), vec![]);
@@ -334,8 +292,8 @@ fn an_unknown_tool_is_an_error_that_the_model_sees() {
     assert!(done.is_error);
     assert_eq!(
         &*done.content,
-        "There is no tool named Bash here. The tools are: Delete, Glob, Grep, Read, Shell, StrReplace, TodoWrite, \
-         Write, db-query."
+        "There is no tool named Bash here. The tools are: AwaitShell, Delete, EditNotebook, Glob, Grep, Read, \
+         ReadLints, Shell, StrReplace, TodoWrite, Write, db-query."
     );
     assert_eq!(tools.committed(&id("a")).unwrap().shown, None);
 }
@@ -424,170 +382,6 @@ fn integers_may_be_written_as_any_number_of_that_value() {
         panic!()
     };
     assert_eq!((args.offset, args.limit), (Some(3), None));
-}
-
-fn shell_args(command: &str) -> pb::ShellArgs {
-    pb::ShellArgs {
-        command: command.into(),
-        working_directory: "/w".into(),
-        timeout: 30_000,
-        tool_call_id: "s".into(),
-        parsing_result: Some(pb::ShellCommandParsingResult { parsing_failed: true }),
-        file_output_threshold_bytes: Some(40_000),
-        timeout_behavior: pb::TimeoutBehavior::Background.into(),
-        hard_timeout: Some(86_400_000),
-        close_stdin: true,
-        conversation_id: Some("conversation".into()),
-        ..Default::default()
-    }
-}
-
-#[test]
-fn a_command_streams_and_a_failing_one_is_a_result() {
-    let mut tools = runtime();
-    tools.call_started(&id("s"), "Shell", "m").unwrap();
-    let effects = tools
-        .execute(&call("s", "Shell", r#"{"command":"false"}"#), 0)
-        .unwrap();
-    assert_eq!(
-        one_exec(&effects),
-        (1, exec::Message::ShellStreamArgs(shell_args("false")))
-    );
-    let start = shell(1, shell_stream::Event::Start(pb::ShellStreamStart {}));
-    assert_eq!(tools.exec_message(start, 1).unwrap(), vec![]);
-    assert_eq!(
-        updates(&tools.exec_message(stdout(1, "out\n"), 1).unwrap()),
-        vec![update::Message::ToolCallDelta(pb::ToolCallDeltaUpdate {
-            call_id: "s".into(),
-            tool_call_delta: Some(pb::ToolCallDelta {
-                delta: Some(pb::tool_call_delta::Delta::ShellToolCallDelta(
-                    pb::ShellToolCallDelta {
-                        delta: Some(pb::shell_tool_call_delta::Delta::Stdout(
-                            pb::ShellToolCallStdoutDelta {
-                                content: "out\n".into(),
-                            }
-                        )),
-                    }
-                )),
-            }),
-            model_call_id: "m".into(),
-        })]
-    );
-    let stderr = shell(
-        1,
-        shell_stream::Event::Stderr(pb::ShellStreamStderr { data: "err".into() }),
-    );
-    assert_eq!(updates(&tools.exec_message(stderr, 1).unwrap()).len(), 1);
-    tools.exec_message(stdout(1, "more"), 1).unwrap();
-    let done = result(&tools.exec_message(exit(1, 3), 9).unwrap());
-    assert_eq!(
-        done,
-        ToolResult {
-            call: id("s"),
-            content: "Exit code: 3\nDuration: 22 ms\nWorking directory: /w\nOutput:\nout\nerrmore\n".into(),
-            is_error: false,
-        }
-    );
-    let (_, tool_call) = tools.committed(&id("s")).unwrap().shown.unwrap();
-    let Some(Tool::ShellToolCall(card)) = tool_call.tool else {
-        panic!()
-    };
-    assert_eq!(
-        card.result.unwrap().result,
-        Some(shell_result::Result::Failure(pb::ShellFailure {
-            command: "false".into(),
-            working_directory: "/w".into(),
-            exit_code: 3,
-            stdout: "out\nmore".into(),
-            stderr: "err".into(),
-            execution_time: 22,
-            interleaved_output: Some("out\nerrmore".into()),
-            local_execution_time_ms: Some(22),
-            ..Default::default()
-        }))
-    );
-}
-
-#[test]
-fn a_background_command_outlives_its_call_and_its_run() {
-    let mut tools = runtime();
-    tools.call_started(&id("s"), "Shell", "m").unwrap();
-    let effects = tools
-        .execute(
-            &call("s", "Shell", r#"{"command":"serve","block_until_ms":0}"#),
-            0,
-        )
-        .unwrap();
-    let (_, exec::Message::ShellStreamArgs(args)) = one_exec(&effects) else {
-        panic!()
-    };
-    assert_eq!(args.timeout, 0);
-    tools.exec_message(stdout(1, "up\n"), 1).unwrap();
-    let event = shell_stream::Event::Backgrounded(pb::ShellStreamBackgrounded {
-        shell_id: 42,
-        command: "serve".into(),
-        pid: Some(7),
-        ms_to_wait: Some(0),
-        reason: Some(pb::ShellBackgroundReason::Timeout.into()),
-        ..Default::default()
-    });
-    let done = result(&tools.exec_message(shell(1, event), 5).unwrap());
-    assert!(!done.is_error);
-    assert_eq!(
-        &*done.content,
-        "The command runs on in the background: it did not end within 0 ms.\nShell id: 42\nProcess id: 7\nIts output \
-         goes to /t/42.txt\nOutput:\nup\n"
-    );
-    tools.committed(&id("s")).unwrap();
-    tools.round_ended();
-    assert_eq!(
-        updates(&tools.exec_message(stdout(1, "late"), 6).unwrap()).len(),
-        1
-    );
-    assert_eq!(tools.abort_all(), vec![]);
-    assert_eq!(tools.exec_message(exit(1, 0), 7).unwrap(), vec![]);
-    assert_eq!(tools.exec_control(close(1), 7).unwrap(), vec![]);
-}
-
-/// A hook of the person that runs after a tool adds one more event behind the command's exit. [sdk]
-#[test]
-fn what_a_hook_adds_after_the_exit_of_a_command_breaks_nothing() {
-    let hook_context = || client(1, answer::Message::ShellStream(pb::ShellStream { event: None }));
-    let mut tools = runtime();
-    tools
-        .execute(&call("s", "Shell", r#"{"command":"ls"}"#), 0)
-        .unwrap();
-    assert_eq!(tools.exec_message(hook_context(), 1).unwrap(), vec![]);
-    result(&tools.exec_message(exit(1, 0), 2).unwrap());
-    assert_eq!(tools.exec_message(hook_context(), 3).unwrap(), vec![]);
-    tools.committed(&id("s")).unwrap();
-    tools.round_ended();
-    // The round may be over before it comes.
-    assert_eq!(tools.exec_message(hook_context(), 4).unwrap(), vec![]);
-    assert_eq!(
-        tools.exec_message(exit(1, 0), 5),
-        Err(ToolProtocolError::FinishedExec {
-            exec_id: 1,
-            call: None
-        })
-    );
-}
-
-#[test]
-fn a_refused_command_is_an_error() {
-    let mut tools = runtime();
-    tools
-        .execute(&call("s", "Shell", r#"{"command":"rm"}"#), 0)
-        .unwrap();
-    let event = shell_stream::Event::Rejected(pb::ShellRejected {
-        reason: "not now".into(),
-        ..Default::default()
-    });
-    let done = result(&tools.exec_message(shell(1, event), 5).unwrap());
-    assert_eq!(
-        (&*done.content, done.is_error),
-        ("The user refused the command: not now. It was not run.", true)
-    );
 }
 
 #[test]
@@ -704,4 +498,114 @@ fn what_has_no_result_is_aborted() {
     assert_eq!(tools.abort_all(), vec![]);
     assert_eq!(tools.exec_message(read_text(2, "late"), 2).unwrap(), vec![]);
     assert_eq!(tools.exec_control(close(2), 2).unwrap(), vec![]);
+}
+
+#[test]
+fn lints_are_asked_for_one_path_after_the_other() {
+    let ask = |answers: [pb::diagnostics_result::Result; 2]| {
+        let mut tools = runtime();
+        let mut effects = tools
+            .execute(&call("l", "ReadLints", r#"{"paths":["/w/a","/w/b"]}"#), 0)
+            .unwrap();
+        for (path, answered) in ["/w/a", "/w/b"].into_iter().zip(answers) {
+            let (exec_id, message) = one_exec(&effects);
+            assert_eq!(
+                message,
+                exec::Message::DiagnosticsArgs(pb::DiagnosticsArgs {
+                    path: path.into(),
+                    tool_call_id: "l".into(),
+                })
+            );
+            let answered = answer::Message::DiagnosticsResult(pb::DiagnosticsResult {
+                result: Some(answered),
+            });
+            effects = tools.exec_message(client(exec_id, answered), 1).unwrap();
+            assert_eq!(tools.exec_control(close(exec_id), 1).unwrap(), vec![]);
+        }
+        let (_, tool_call) = tools.committed(&id("l")).unwrap().shown.unwrap();
+        let Some(Tool::ReadLintsToolCall(card)) = tool_call.tool else {
+            panic!("{tool_call:?}")
+        };
+        let result = result(&effects);
+        (
+            result.content,
+            result.is_error,
+            card.result.unwrap().result.unwrap(),
+        )
+    };
+    let found = |diagnostics: Vec<pb::Diagnostic>| {
+        pb::diagnostics_result::Result::Success(pb::DiagnosticsSuccess {
+            total_diagnostics: i32::try_from(diagnostics.len()).unwrap(),
+            diagnostics,
+            ..Default::default()
+        })
+    };
+    let at = |line, column| pb::Range {
+        start: Some(pb::Position { line, column }),
+        end: None,
+    };
+    let problem = pb::Diagnostic {
+        severity: pb::DiagnosticSeverity::Error.into(),
+        range: Some(at(4, 2)),
+        message: "x is not defined".into(),
+        source: "ts".into(),
+        code: "2304".into(),
+        is_stale: true,
+    };
+    let missing =
+        || pb::diagnostics_result::Result::FileNotFound(pb::DiagnosticsFileNotFound { path: "/w/b".into() });
+    let (text, is_error, card) = ask([found(vec![problem.clone()]), missing()]);
+    assert_eq!(
+        (&*text, is_error),
+        (
+            "/w/a: 1 problem\n  4:2 error: x is not defined [ts 2304] (may be out of date)\n/w/b: it does not \
+             exist.\n",
+            false
+        )
+    );
+    let shown = pb::DiagnosticItem {
+        severity: problem.severity,
+        range: Some(pb::DiagnosticRange {
+            start: Some(pb::Position { line: 4, column: 2 }),
+            end: None,
+        }),
+        message: problem.message,
+        source: problem.source,
+        code: problem.code,
+        is_stale: true,
+    };
+    assert_eq!(
+        card,
+        pb::read_lints_tool_result::Result::Success(pb::ReadLintsToolSuccess {
+            file_diagnostics: vec![pb::FileDiagnostics {
+                path: "/w/a".into(),
+                diagnostics: vec![shown],
+                diagnostics_count: 1,
+            }],
+            total_files: 1,
+            total_diagnostics: 1,
+        })
+    );
+
+    let (text, is_error, _) = ask([found(Vec::new()), found(Vec::new())]);
+    assert_eq!(
+        (&*text, is_error),
+        (
+            "/w/a: nothing reported.\n/w/b: nothing reported.\n[The editor may not have checked these files: a build \
+             or a linter decides.]\n",
+            false
+        )
+    );
+
+    let (text, is_error, card) = ask([missing(), missing()]);
+    assert_eq!(
+        (&*text, is_error),
+        ("/w/a: it does not exist.\n/w/b: it does not exist.\n", true)
+    );
+    assert_eq!(
+        card,
+        pb::read_lints_tool_result::Result::Error(pb::ReadLintsToolError {
+            error_message: text.to_string()
+        })
+    );
 }

@@ -121,6 +121,7 @@ async fn conduct(
         blobs,
         link,
         tools,
+        pauses: JoinSet::new(),
         run: handle,
         web: context.web.clone(),
         serving: JoinSet::new(),

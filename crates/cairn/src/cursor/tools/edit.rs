@@ -6,8 +6,9 @@ use std::ops::Range;
 
 use imara_diff::{Algorithm, BasicLineDiffPrinter, Diff, InternedInput, UnifiedDiffConfig};
 
-use super::arguments::Change;
-use super::lines::{FileText, Region, first_ending, to_lf};
+use super::arguments::{CellChange, Change};
+use super::lines::{Ending, FileText, Region, first_ending, to_lf};
+use super::notebook::{CellFault, change_cell, insert_cell};
 
 /// Why an edit cannot be made.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -18,6 +19,8 @@ pub(super) enum EditFault {
     Ambiguous(usize),
     /// The passage and its replacement are the same text.
     NoChange,
+    /// The notebook's cell cannot be changed so.
+    Cell(CellFault),
 }
 
 /// The file's new text.
@@ -39,6 +42,18 @@ pub(super) fn apply(before: &FileText, change: &Change) -> Result<FileText, Edit
             let matches = find(before.lf(), &from, *every)?;
             Ok(before.replace(&regions(before.lf(), &matches, &to), first_ending(new)))
         }
+        Change::Cell { index, cell } => {
+            let splice = match cell {
+                CellChange::Replace { old, new } => {
+                    change_cell(before.lf(), *index, &to_lf(old), &to_lf(new))?
+                }
+                CellChange::Insert { kind, source } => {
+                    insert_cell(before.lf(), *index, *kind, &to_lf(source))?
+                }
+            };
+            let place = std::slice::from_ref(&splice.range);
+            Ok(before.replace(&regions(before.lf(), place, &splice.text), Ending::Lf))
+        }
     }
 }
 
@@ -51,10 +66,16 @@ fn find(text: &str, passage: &str, every: bool) -> Result<Vec<Range<usize>>, Edi
     match whole.len() {
         0 => Err(EditFault::NotFound),
         _ if every => Ok(whole),
-        _ => match occurrences(text, passage) {
-            1 => Ok(whole),
-            count => Err(EditFault::Ambiguous(count)),
-        },
+        _ => find_one(text, passage).map(|found| vec![found]),
+    }
+}
+
+/// Byte range of a passage that occurs exactly once.
+pub(super) fn find_one(text: &str, passage: &str) -> Result<Range<usize>, EditFault> {
+    let at = text.find(passage).ok_or(EditFault::NotFound)?;
+    match occurrences(text, passage) {
+        1 => Ok(at..at + passage.len()),
+        count => Err(EditFault::Ambiguous(count)),
     }
 }
 

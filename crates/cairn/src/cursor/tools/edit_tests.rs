@@ -130,7 +130,7 @@ proptest! {
             }
             Err(EditFault::NotFound) => prop_assert_eq!(found, 0),
             Err(EditFault::Ambiguous(count)) => prop_assert!(!every && count == found && count > 1),
-            Err(EditFault::NoChange) => prop_assert!(false),
+            Err(EditFault::NoChange | EditFault::Cell(_)) => prop_assert!(false),
         }
     }
 }

@@ -16,12 +16,14 @@ mod edit;
 mod error;
 mod execs;
 mod lines;
+mod notebook;
 mod number;
 mod offer;
 mod registry;
 mod result;
 mod runtime;
 mod stream;
+mod terminal_file;
 mod todos;
 mod value;
 

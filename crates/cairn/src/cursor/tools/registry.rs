@@ -4,13 +4,14 @@
 //! tool is executed, which mode offers it, or its description.
 
 use super::arguments::{
-    Arguments, Change, DeleteArguments, EditArguments, GlobArguments, GrepArguments, ReadArguments, Reader,
-    ShellArguments,
+    Arguments, AwaitShellArguments, CellChange, CellKind, Change, DeleteArguments, EditArguments,
+    GlobArguments, GrepArguments, LinePattern, ReadArguments, ReadLintsArguments, Reader, ShellArguments,
 };
 use super::{asked, todos};
 use crate::cursor::proto::agent::{
-    DeleteArgs, DeleteToolCall, EditArgs, EditToolCall, GlobToolArgs, GlobToolCall, GrepArgs, GrepToolCall,
-    ReadToolArgs, ReadToolCall, ShellArgs, ShellToolCall, UpdateTodosToolCall, tool_call::Tool,
+    AwaitToolCall, DeleteArgs, DeleteToolCall, EditArgs, EditToolCall, GlobToolArgs, GlobToolCall, GrepArgs,
+    GrepToolCall, ReadLintsToolCall, ReadToolArgs, ReadToolCall, ShellArgs, ShellToolCall,
+    UpdateTodosToolCall, tool_call::Tool,
 };
 
 /// How long Shell waits before a command goes on in the background, unless the model says otherwise.
@@ -157,6 +158,68 @@ static TOOLS: &[ToolEntry] = &[
         },
     },
     ToolEntry {
+        name: "EditNotebook",
+        arguments: &[
+            "path",
+            "cell_index",
+            "is_new_cell",
+            "cell_type",
+            "old_string",
+            "new_string",
+        ],
+        streamed: &["path", "new_string"],
+        content: Some("new_string"),
+        placeholder: edit_placeholder,
+        read: |reader| {
+            Arguments::Edit(EditArguments {
+                path: reader.filled_text("path"),
+                change: Change::Cell {
+                    index: usize::try_from(reader.integer("cell_index", 0, i32::MAX)).unwrap_or_default(),
+                    cell: read_cell(reader),
+                },
+            })
+        },
+    },
+    ToolEntry {
+        name: "AwaitShell",
+        arguments: &["shell_id", "block_until_ms", "pattern"],
+        streamed: &[],
+        content: None,
+        placeholder: |_| Tool::AwaitToolCall(AwaitToolCall::default()),
+        read: |reader| {
+            Arguments::AwaitShell(AwaitShellArguments {
+                shell_id: reader.integer("shell_id", 0, i32::MAX).unsigned_abs(),
+                block_until_ms: reader
+                    .optional_integer("block_until_ms", 0, LONGEST_BLOCK_MS)
+                    .unwrap_or(DEFAULT_BLOCK_MS)
+                    .unsigned_abs(),
+                pattern: reader
+                    .optional_text("pattern")
+                    .filter(|text| !text.is_empty())
+                    .and_then(|text| {
+                        let pattern = LinePattern::new(&text);
+                        pattern
+                            .map_err(|fault| {
+                                reader.problem(format!("`pattern` is no regular expression: {fault}"))
+                            })
+                            .ok()
+                    }),
+            })
+        },
+    },
+    ToolEntry {
+        name: "ReadLints",
+        arguments: &["paths"],
+        streamed: &[],
+        content: None,
+        placeholder: |_| Tool::ReadLintsToolCall(ReadLintsToolCall::default()),
+        read: |reader| {
+            Arguments::ReadLints(ReadLintsArguments {
+                paths: reader.filled_texts("paths"),
+            })
+        },
+    },
+    ToolEntry {
         name: "Delete",
         arguments: &["path"],
         streamed: &["path"],
@@ -256,6 +319,29 @@ static TOOLS: &[ToolEntry] = &[
         read: |reader| Arguments::TodoWrite(todos::read(reader)),
     },
 ];
+
+fn read_cell(reader: &mut Reader) -> CellChange {
+    let is_new = reader.bool("is_new_cell");
+    let old = reader.text("old_string");
+    let new = reader.text("new_string");
+    let kind = reader.optional_word("cell_type", &CellKind::ALL.map(CellKind::word));
+    if !is_new {
+        return CellChange::Replace { old, new };
+    }
+    if !old.is_empty() {
+        reader.problem("`old_string` must be empty for a new cell".to_owned());
+    }
+    let kind = CellKind::ALL
+        .into_iter()
+        .find(|known| Some(known.word()) == kind.as_deref());
+    CellChange::Insert {
+        kind: kind.unwrap_or_else(|| {
+            reader.problem("`cell_type` is needed for a new cell".to_owned());
+            CellKind::Code
+        }),
+        source: new,
+    }
+}
 
 fn edit_placeholder(known: &Known<'_>) -> Tool {
     Tool::EditToolCall(EditToolCall {

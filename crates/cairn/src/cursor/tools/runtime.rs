@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use super::arguments::Arguments;
 use super::codec::{card, request, response, update};
-use super::dispatch::{self, Awaiting, Progress, Scope, ServiceRequest, Step};
+use super::dispatch::{self, Awaiting, Progress, Scope, ServiceRequest, Step, Times};
 use super::error::ToolProtocolError;
 use super::execs::{Exec, Execs, adds_nothing, background_output};
 use super::offer::{McpTool, Offer, Refusal};
@@ -60,6 +60,13 @@ pub enum Effect {
     },
     /// The call has its result: hand it to the run. The card's completion follows with [`ToolRuntime::committed`].
     Complete(ToolResult),
+    /// Call [`ToolRuntime::woke`] for this call after this many milliseconds.
+    Wake {
+        /// The call.
+        call: CallId,
+        /// How long to wait.
+        after_ms: u32,
+    },
 }
 
 /// A call whose result is stored.
@@ -285,12 +292,9 @@ impl ToolRuntime {
         match message.message.ok_or(ToolProtocolError::EmptyControl)? {
             Control::Heartbeat(_) => Ok(Vec::new()),
             Control::StreamClose(close) => match self.execs.issued(close.id)? {
-                // The client closes a command this way whose working directory does not exist. [sdk]
                 Some(Exec::Live(call)) => {
                     let call = call.clone();
-                    let text = "The client ended the tool without a result: whether it ran is unknown. For a \
-                                command, check that its working_directory exists.";
-                    self.fail_exec(close.id, &call, text, now_ms)
+                    self.close_exec(close.id, &call, now_ms)
                 }
                 Some(Exec::Background { call, .. }) => {
                     let call = call.clone();
@@ -318,6 +322,47 @@ impl ToolRuntime {
                 }),
             },
         }
+    }
+
+    /// The pause that a call asked for is over. A call that is over meanwhile needs nothing any more.
+    pub fn woke(&mut self, call: &CallId, now_ms: u64) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        if let Some((awaiting, running)) = self.take_running(call) {
+            match dispatch::resume(call, awaiting) {
+                Ok(step) => self.take(call, step, running, now_ms, &mut effects),
+                Err(awaiting) => {
+                    let awaiting = *awaiting;
+                    self.calls
+                        .insert(call.clone(), CallState::Running { awaiting, running });
+                }
+            }
+        }
+        effects
+    }
+
+    /// The client ended a live exec: its result if all of it is there, else a tool error that the model sees.
+    fn close_exec(
+        &mut self,
+        exec_id: u32,
+        call: &CallId,
+        now_ms: u64,
+    ) -> Result<Vec<Effect>, ToolProtocolError> {
+        let Some((awaiting, running)) = self.take_running(call) else {
+            return Err(ToolProtocolError::UnknownExec { exec_id });
+        };
+        let outcome = match awaiting.closed() {
+            Ok(outcome) => outcome,
+            // The client closes a command this way whose working directory does not exist. [sdk]
+            Err(_) => local::failure(
+                running.card.clone(),
+                "The client ended the tool without a result: whether it ran is unknown. For a command, check that \
+                 its working_directory exists.",
+            ),
+        };
+        let mut effects = Vec::new();
+        self.execs.set(exec_id, Exec::Finished(call.clone()));
+        self.finish(call, running, outcome, now_ms, &mut effects);
+        Ok(effects)
     }
 
     /// Ends a live exec as a tool error that the model sees.
@@ -407,9 +452,12 @@ impl ToolRuntime {
                 },
             });
         };
-        let elapsed_ms = now_ms.saturating_sub(running.started_at_ms);
+        let times = Times {
+            started_ms: running.started_at_ms,
+            now_ms,
+        };
         let mut effects = Vec::new();
-        match dispatch::advance(&call, awaiting, answer, &self.scope, elapsed_ms) {
+        match dispatch::advance(&call, awaiting, answer, &self.scope, times) {
             Err(awaiting) => {
                 let awaiting = *awaiting;
                 self.calls
@@ -425,6 +473,14 @@ impl ToolRuntime {
                 let shown = delta.map(|delta| update::delta(&call, delta, &running.model_call_id));
                 effects.extend(shown.map(Effect::Send));
                 self.calls.insert(call, CallState::Running { awaiting, running });
+            }
+            Ok(Progress::Surplus(awaiting)) => {
+                self.calls
+                    .insert(call.clone(), CallState::Running { awaiting, running });
+                return Err(ToolProtocolError::FinishedExec {
+                    exec_id,
+                    call: Some(call),
+                });
             }
             Ok(Progress::Backgrounded(outcome)) => {
                 let background = Exec::Background {
@@ -484,6 +540,14 @@ impl ToolRuntime {
                 effects.push(Effect::Serve {
                     call: call.clone(),
                     request,
+                });
+            }
+            Step::Pause { after_ms, awaiting } => {
+                self.calls
+                    .insert(call.clone(), CallState::Running { awaiting, running });
+                effects.push(Effect::Wake {
+                    call: call.clone(),
+                    after_ms,
                 });
             }
             Step::Done(outcome) => self.finish(call, running, outcome, now_ms, effects),

@@ -1,16 +1,20 @@
 //! Typed arguments to the cards that the client shows. Must never know: execs, streams.
 
 use crate::cursor::proto::agent::{
-    DeleteError, DeleteResult, DeleteToolCall, EditArgs, EditError, EditResult, EditToolCall, GlobToolArgs,
-    GlobToolCall, GlobToolError, GlobToolResult, GrepError, GrepResult, GrepToolCall, McpToolCall,
-    McpToolError, McpToolResult, ReadToolArgs, ReadToolCall, ReadToolError, ReadToolResult, ShellResult,
-    ShellSpawnError, ShellToolCall, UpdateTodosArgs, UpdateTodosError, UpdateTodosResult,
-    UpdateTodosToolCall, delete_result, edit_result, glob_tool_result, grep_result, mcp_tool_result,
-    read_tool_result, shell_result, tool_call::Tool, update_todos_result,
+    AwaitArgs, AwaitError, AwaitResult, AwaitToolCall, DeleteError, DeleteResult, DeleteToolCall, EditArgs,
+    EditError, EditResult, EditToolCall, GlobToolArgs, GlobToolCall, GlobToolError, GlobToolResult,
+    GrepError, GrepResult, GrepToolCall, McpToolCall, McpToolError, McpToolResult, ReadLintsToolArgs,
+    ReadLintsToolCall, ReadLintsToolError, ReadLintsToolResult, ReadToolArgs, ReadToolCall, ReadToolError,
+    ReadToolResult, ShellResult, ShellSpawnError, ShellToolCall, UpdateTodosArgs, UpdateTodosError,
+    UpdateTodosResult, UpdateTodosToolCall, await_result, delete_result, edit_result, glob_tool_result,
+    grep_result, mcp_tool_result, read_lints_tool_result, read_tool_result, shell_result, tool_call::Tool,
+    update_todos_result,
 };
 use crate::model::CallId;
 
-use super::super::arguments::{Arguments, Change, EditArguments, GlobArguments, ReadArguments};
+use super::super::arguments::{
+    Arguments, AwaitShellArguments, EditArguments, GlobArguments, ReadArguments, ReadLintsArguments,
+};
 use super::super::lines::to_lf;
 use super::super::result::asked::failed_card;
 use super::request;
@@ -56,6 +60,11 @@ pub(in super::super) fn card(
             result: None,
         }),
         Arguments::Asked(asked) => asked.clone().of(call).card(),
+        Arguments::AwaitShell(asked) => await_card(asked),
+        Arguments::ReadLints(asked) => Tool::ReadLintsToolCall(ReadLintsToolCall {
+            args: Some(lints_card_args(asked)),
+            result: None,
+        }),
         Arguments::Mcp(args) => Tool::McpToolCall(McpToolCall {
             args: Some(args.clone()),
             result: None,
@@ -76,10 +85,9 @@ pub(in super::super) fn read_card_args(read: &ReadArguments) -> ReadToolArgs {
 
 /// What an edit card shows: the new text on LF.
 pub(in super::super) fn edit_card_args(edit: &EditArguments) -> EditArgs {
-    let (Change::Whole { contents: text } | Change::Replace { new: text, .. }) = &edit.change;
     EditArgs {
         path: edit.path.clone(),
-        stream_content: Some(to_lf(text)),
+        stream_content: Some(to_lf(edit.change.new_text())),
     }
 }
 
@@ -88,6 +96,30 @@ pub(in super::super) fn glob_card_args(glob: &GlobArguments) -> GlobToolArgs {
     GlobToolArgs {
         target_directory: glob.target_directory.clone(),
         glob_pattern: glob.pattern.clone(),
+    }
+}
+
+/// The card of waiting for a command.
+pub(in super::super) fn await_card(asked: &AwaitShellArguments) -> Tool {
+    Tool::AwaitToolCall(AwaitToolCall {
+        args: Some(await_card_args(asked)),
+        result: None,
+    })
+}
+
+/// What an AwaitShell card shows.
+pub(in super::super) fn await_card_args(asked: &AwaitShellArguments) -> AwaitArgs {
+    AwaitArgs {
+        task_id: asked.shell_id.to_string(),
+        block_until_ms: Some(asked.block_until_ms),
+        regex: asked.pattern.as_ref().map(|pattern| pattern.as_str().to_owned()),
+    }
+}
+
+/// What a ReadLints card shows.
+pub(in super::super) fn lints_card_args(asked: &ReadLintsArguments) -> ReadLintsToolArgs {
+    ReadLintsToolArgs {
+        paths: asked.paths.clone(),
     }
 }
 
@@ -155,6 +187,18 @@ pub(in super::super) fn failed(mut card: Tool, message: &str) -> Tool {
         Tool::UpdateTodosToolCall(todos) => {
             todos.result = Some(UpdateTodosResult {
                 result: Some(update_todos_result::Result::Error(UpdateTodosError { error })),
+            });
+        }
+        Tool::AwaitToolCall(waiting) => {
+            waiting.result = Some(AwaitResult {
+                result: Some(await_result::Result::Error(AwaitError { error })),
+            });
+        }
+        Tool::ReadLintsToolCall(lints) => {
+            lints.result = Some(ReadLintsToolResult {
+                result: Some(read_lints_tool_result::Result::Error(ReadLintsToolError {
+                    error_message: error,
+                })),
             });
         }
         Tool::McpToolCall(mcp) => {

@@ -1,9 +1,9 @@
 //! Typed arguments to exec messages. Must never know: cards, results.
 
 use crate::cursor::proto::agent::{
-    DeleteArgs, ExecServerAbort, ExecServerControlMessage, ExecServerMessage, GrepArgs, ReadArgs, ShellArgs,
-    ShellCommandParsingResult, TimeoutBehavior, WriteArgs, agent_server_message::Message,
-    exec_server_control_message, exec_server_message,
+    DeleteArgs, DiagnosticsArgs, ExecServerAbort, ExecServerControlMessage, ExecServerMessage, GrepArgs,
+    ReadArgs, ShellArgs, ShellCommandParsingResult, TimeoutBehavior, WriteArgs,
+    agent_server_message::Message, exec_server_control_message, exec_server_message,
 };
 use crate::model::CallId;
 
@@ -79,6 +79,28 @@ pub(in super::super) fn read_whole(call: &CallId, path: &str) -> exec_server_mes
         path: path.to_owned(),
         tool_call_id: call.to_string(),
         ..ReadArgs::default()
+    })
+}
+
+/// A file from this one-based line on, or all of it.
+pub(in super::super) fn read_from(
+    call: &CallId,
+    path: &str,
+    line: Option<usize>,
+) -> exec_server_message::Message {
+    exec_server_message::Message::ReadArgs(ReadArgs {
+        path: path.to_owned(),
+        tool_call_id: call.to_string(),
+        offset: line.and_then(|line| i32::try_from(line).ok()),
+        ..ReadArgs::default()
+    })
+}
+
+/// What the person's editor knows of a file or folder.
+pub(in super::super) fn diagnostics(call: &CallId, path: &str) -> exec_server_message::Message {
+    exec_server_message::Message::DiagnosticsArgs(DiagnosticsArgs {
+        path: path.to_owned(),
+        tool_call_id: call.to_string(),
     })
 }
 

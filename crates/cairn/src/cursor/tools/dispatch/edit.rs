@@ -16,7 +16,9 @@ use super::super::codec::request::{FileContent, crlf_lines, read_whole, write_wh
 use super::super::codec::response::ExecAnswer;
 use super::super::edit::{EditFault, apply};
 use super::super::lines::{FileText, HiddenCrLf, to_lf};
+use super::super::notebook::CellFault;
 use super::super::result::Outcome;
+use super::super::result::exec::counted as number_of;
 use super::super::result::exec::edit::{Planned, failed, unreadable, written};
 use super::{Awaiting, Step};
 use crate::cursor::proto::agent::{
@@ -239,22 +241,40 @@ fn plan(call: &CallId, edit: EditArguments, text: &str, bom: bool, hidden: Hidde
 
 fn unmatched(edit: &EditArguments, fault: EditFault) -> Outcome {
     let path = &edit.path;
-    failed(
-        edit,
-        match fault {
-            EditFault::NotFound => format!(
-                "`old_string` does not occur in {path}. Read the file and copy the passage exactly, without line \
-                 numbers."
-            ),
-            EditFault::Ambiguous(count) => format!(
-                "`old_string` occurs {count} times in {path}. Add lines around it until it is unique, or set \
-                 `replace_all` to true."
-            ),
-            EditFault::NoChange => {
-                format!("`old_string` and `new_string` are the same; {path} was not changed.")
-            }
-        },
-    )
+    let (place, how, or_else) = match &edit.change {
+        Change::Cell { index, .. } => (
+            format!("cell {index} of {path}"),
+            " from the cell's source, without the quotes and escapes of the file",
+            "",
+        ),
+        Change::Whole { .. } | Change::Replace { .. } => (
+            path.clone(),
+            ", without line numbers",
+            ", or set `replace_all` to true",
+        ),
+    };
+    let text = match fault {
+        EditFault::NotFound => format!(
+            "`old_string` does not occur in {place}. Read the file and copy the passage exactly{how}."
+        ),
+        EditFault::Ambiguous(count) => format!(
+            "`old_string` occurs {count} times in {place}. Add lines around it until it is unique{or_else}."
+        ),
+        EditFault::NoChange => {
+            format!("`old_string` and `new_string` are the same; {place} was not changed.")
+        }
+        EditFault::Cell(CellFault::NotANotebook(why)) => {
+            format!("{path} was not edited: it is no notebook that can be edited here: {why}.")
+        }
+        EditFault::Cell(CellFault::NoSuchCell(count)) => format!(
+            "{path} was not edited: it has {}, counted from 0, and `cell_index` does not fit them.",
+            number_of(i64::try_from(count).unwrap_or(i64::MAX), "cell")
+        ),
+        EditFault::Cell(CellFault::NotEmpty) => format!(
+            "`old_string` is empty, but {place} is not: name the passage to replace, or set `is_new_cell` to true."
+        ),
+    };
+    failed(edit, text)
 }
 
 fn not_utf8(edit: &EditArguments) -> Step {

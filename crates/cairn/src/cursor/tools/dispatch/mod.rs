@@ -4,7 +4,9 @@
 //! Must never know: exec ids, streaming arguments, when a result is stored.
 
 mod asked;
+mod await_shell;
 mod edit;
+mod lints;
 mod shell;
 
 use super::arguments::{Arguments, GlobArguments, ReadArguments};
@@ -35,6 +37,16 @@ pub(super) struct Scope {
     pub mode: Mode,
 }
 
+impl Scope {
+    /// The file to which the output of a background command goes.
+    fn terminal_file(&self, shell_id: u32) -> Option<String> {
+        let folder = self.terminals_folder.as_deref()?.trim_end_matches(['/', '\\']);
+        // The client's own separator.
+        let separator = if folder.contains('\\') { '\\' } else { '/' };
+        Some(format!("{folder}{separator}{shell_id}.txt"))
+    }
+}
+
 /// What a call waits for.
 #[derive(Debug)]
 pub(super) enum Awaiting {
@@ -46,6 +58,11 @@ pub(super) enum Awaiting {
     Shell(Box<shell::ShellRun>),
     Edit(Box<edit::EditRun>),
     Asked(Box<asked::AskedRun>),
+    Lints(Box<lints::LintsRun>),
+    /// For what the file of a background command has gained.
+    TerminalFile(Box<await_shell::AwaitRun>),
+    /// For no answer: a pause, after which the file is looked at again.
+    Time(Box<await_shell::AwaitRun>),
 }
 
 /// What a call does next.
@@ -67,6 +84,8 @@ pub(super) enum Step {
         request: ServiceRequest,
         awaiting: Awaiting,
     },
+    /// Do nothing for this long, then go on with [`resume`].
+    Pause { after_ms: u32, awaiting: Awaiting },
     /// The call is over.
     Done(Outcome),
 }
@@ -83,6 +102,8 @@ pub(super) enum Progress {
     Step(Step),
     /// The call is over, yet its exec may still put something out.
     Backgrounded(Outcome),
+    /// The exec had its last answer already.
+    Surplus(Awaiting),
 }
 
 /// Begins the execution of a call.
@@ -114,9 +135,27 @@ pub(super) fn begin(call: &CallId, arguments: Arguments, scope: &Scope) -> Step 
         Arguments::Mcp(args) => (Message::McpArgs(args.clone()), Awaiting::Mcp(args)),
         Arguments::Edit(edit) => return edit::begin(call, edit),
         Arguments::Asked(asked) => return asked::begin(call, asked, scope),
+        Arguments::AwaitShell(asked) => return await_shell::begin(call, asked, scope),
+        Arguments::ReadLints(asked) => return lints::begin(call, asked),
         Arguments::TodoWrite(todos) => return Step::Done(local::todo_write(&scope.todos, todos)),
     };
     Step::Exec { message, awaiting }
+}
+
+/// Goes on after a pause. The error gives the stage back: it does not pause.
+pub(super) fn resume(call: &CallId, awaiting: Awaiting) -> Result<Step, Box<Awaiting>> {
+    match awaiting {
+        Awaiting::Time(run) => Ok(await_shell::look(call, *run)),
+        other => Err(Box::new(other)),
+    }
+}
+
+/// When something happened, in Unix milliseconds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Times {
+    /// The call's start.
+    pub started_ms: u64,
+    pub now_ms: u64,
 }
 
 /// Takes an answer of the client. The error gives the stage back: it does not wait for such an answer.
@@ -125,7 +164,7 @@ pub(super) fn advance(
     awaiting: Awaiting,
     answer: ExecAnswer,
     scope: &Scope,
-    elapsed_ms: u64,
+    times: Times,
 ) -> Result<Progress, Box<Awaiting>> {
     let outcome = match (awaiting, answer) {
         (Awaiting::Read(asked), ExecAnswer::Read(result)) => read::outcome(&asked, result),
@@ -134,8 +173,14 @@ pub(super) fn advance(
         (Awaiting::Glob(asked), ExecAnswer::Grep(result)) => search::glob(&asked, result),
         (Awaiting::Mcp(args), ExecAnswer::Mcp(result)) => mcp::outcome(args, result),
         (Awaiting::Shell(run), ExecAnswer::Shell(event)) => {
-            let folder = scope.terminals_folder.as_deref();
-            return Ok(shell::advance(*run, event, folder, elapsed_ms));
+            let elapsed_ms = times.now_ms.saturating_sub(times.started_ms);
+            return Ok(shell::advance(*run, event, scope, elapsed_ms));
+        }
+        (Awaiting::TerminalFile(run), ExecAnswer::Read(result)) => {
+            return Ok(Progress::Step(await_shell::advance(*run, result, times.now_ms)));
+        }
+        (Awaiting::Lints(run), ExecAnswer::Diagnostics(result)) => {
+            return Ok(Progress::Step(lints::advance(call, *run, result)));
         }
         (Awaiting::Edit(run), answer) => return edit::advance(call, *run, answer).map(Progress::Step),
         (Awaiting::Asked(run), answer) => return asked::advance(call, *run, answer).map(Progress::Step),
@@ -170,16 +215,26 @@ pub(super) fn served(
 }
 
 impl Awaiting {
+    /// The client ended the exec: the outcome, if all that it needs is there.
+    pub(super) fn closed(self) -> Result<Outcome, Box<Self>> {
+        match self {
+            Self::Shell(run) => run.closed().map_err(|run| Box::new(Self::Shell(run))),
+            other => Err(Box::new(other)),
+        }
+    }
+
     /// The field name of the answer that this stage waits for, for errors.
     pub(super) fn expects(&self) -> &'static str {
         match self {
-            Self::Read(_) => "read_result",
+            Self::Read(_) | Self::TerminalFile(_) => "read_result",
             Self::Delete(_) => "delete_result",
             Self::Grep(_) | Self::Glob(_) => "grep_result",
             Self::Mcp(_) => "mcp_result",
             Self::Shell(_) => "shell_stream",
             Self::Edit(run) => run.expects(),
             Self::Asked(run) => run.expects(),
+            Self::Lints(_) => "diagnostics_result",
+            Self::Time(_) => "nothing",
         }
     }
 }

@@ -24,7 +24,7 @@ pub(in super::super::super) fn outcome(args: DeleteArgs, result: delete_result::
         ),
         Result::FileBusy(_) => (format!("{path} is in use and was not deleted."), true),
         Result::Rejected(rejected) => (
-            format!("The user refused to delete {path}{}", because(&rejected.reason)),
+            format!("Deleting {path} was refused{}", because(&rejected.reason)),
             true,
         ),
         Result::Error(error) => (

@@ -123,7 +123,7 @@ fn success(edit: &EditArguments, planned: Planned) -> Outcome {
 }
 
 fn refused(edit: &EditArguments, reason: String) -> Outcome {
-    let text = format!("The user refused the edit of {}{}", edit.path, because(&reason));
+    let text = format!("The edit of {} was refused{}", edit.path, because(&reason));
     let result = edit_result::Result::Rejected(EditRejected {
         path: edit.path.clone(),
         reason,

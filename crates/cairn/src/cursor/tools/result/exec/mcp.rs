@@ -35,7 +35,7 @@ pub(in super::super::super) fn outcome(args: McpArgs, result: mcp_result::Result
             }
         }
         Result::Rejected(rejected) => {
-            let text = format!("The user refused the call of {name}{}", because(&rejected.reason));
+            let text = format!("The call of {name} was refused{}", because(&rejected.reason));
             Outcome::error(card(mcp_tool_result::Result::Rejected(rejected)), text)
         }
         Result::PermissionDenied(denied) => {

@@ -1,14 +1,17 @@
 //! Results of single execs, one file a kind. Must never know: exec ids.
 
+pub(in super::super) mod await_shell;
 pub(in super::super) mod delete;
 pub(in super::super) mod edit;
+pub(in super::super) mod lints;
 pub(in super::super) mod mcp;
+mod notebook_view;
 pub(in super::super) mod read;
 pub(in super::super) mod search;
 pub(in super::super) mod shell;
 
 /// "1 line", "2 lines".
-fn counted(count: impl Into<i64>, noun: &str) -> String {
+pub(in super::super) fn counted(count: impl Into<i64>, noun: &str) -> String {
     let count = count.into();
     match count {
         1 => format!("1 {noun}"),

@@ -1,12 +1,13 @@
 //! The result of Read, and the one form in which the model sees a file's text.
 //!
-//! Each line is its one-based number, right-aligned in six columns, a bar, and the line's text: `     1|text`.
+//! Each line is its one-based number, right-aligned in six columns, a bar, and the line's text: `     1|text`. A
+//! notebook that is read whole comes as its cells.
 //! Must never know: exec ids.
 
 use super::super::super::arguments::ReadArguments;
 use super::super::super::codec::card::read_card_args;
 use super::super::{BoundedText, DerivedFact, ModelText, Outcome};
-use super::because;
+use super::{because, notebook_view};
 use crate::cursor::proto::agent::{
     ReadRange, ReadSuccess, ReadToolCall, ReadToolError, ReadToolResult, ReadToolSuccess, read_result,
     read_success, read_tool_result, read_tool_success, tool_call::Tool,
@@ -19,10 +20,7 @@ pub(in super::super::super) fn outcome(read: &ReadArguments, result: read_result
     let error = match result {
         Result::Success(success) => return shown(read, success),
         Result::Error(error) => format!("{path} could not be read{}", because(&error.error)),
-        Result::Rejected(rejected) => format!(
-            "The user refused to let {path} be read{}",
-            because(&rejected.reason)
-        ),
+        Result::Rejected(rejected) => format!("Reading {path} was refused{}", because(&rejected.reason)),
         Result::FileNotFound(_) => format!("{path} does not exist."),
         Result::PermissionDenied(_) => format!("No permission to read {path}."),
         Result::InvalidFile(invalid) => format!("{path} cannot be read as text{}", because(&invalid.reason)),
@@ -47,7 +45,14 @@ fn shown(read: &ReadArguments, success: ReadSuccess) -> Outcome {
                 output: Some(read_tool_success::Output::Content(lines.text())),
                 ..ReadToolSuccess::default()
             };
-            let text = lines.for_model(read, success.total_lines, success.truncated);
+            let cells = match (read.offset, read.limit) {
+                (None, None) if path.ends_with(".ipynb") => notebook_view::cells(path, &content),
+                _ => None,
+            };
+            let text = match cells {
+                Some(cells) => ModelText::new(&cells),
+                None => lines.for_model(read, success.total_lines, success.truncated),
+            };
             Outcome {
                 fact: Some(DerivedFact::ReadPath(success.path)),
                 ..Outcome::success(card(read, read_tool_result::Result::Success(result)), text)

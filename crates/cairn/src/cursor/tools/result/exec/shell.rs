@@ -3,9 +3,9 @@
 use super::super::{BoundedText, ModelText, Outcome};
 use super::{because, counted};
 use crate::cursor::proto::agent::{
-    ShellAbortReason, ShellArgs, ShellBackgroundReason, ShellFailure, ShellPermissionDenied, ShellRejected,
-    ShellResult, ShellSandboxUnsupported, ShellStreamBackgrounded, ShellStreamExit, ShellSuccess,
-    ShellToolCall, shell_result, tool_call::Tool,
+    HookAdditionalContext, ShellAbortReason, ShellArgs, ShellBackgroundReason, ShellFailure,
+    ShellPermissionDenied, ShellRejected, ShellResult, ShellSandboxUnsupported, ShellStreamBackgrounded,
+    ShellStreamExit, ShellSuccess, ShellToolCall, shell_result, tool_call::Tool,
 };
 
 /// What a command has put out so far.
@@ -17,13 +17,75 @@ pub(in super::super::super) struct Output {
     pub interleaved: BoundedText,
 }
 
-/// The command ended. `measured_ms` is the time between its start and its end as seen here.
-pub(in super::super::super) fn exited(
+/// How a command in the foreground ended.
+#[derive(Clone, PartialEq, Debug)]
+pub(in super::super::super) enum Ended {
+    /// It ran; `elapsed_ms` is the time between its start and its end as seen here.
+    Exit { exit: ShellStreamExit, elapsed_ms: u64 },
+    /// The person, or a hook of the workspace, refused it.
+    Rejected(ShellRejected),
+    /// The client may not run it.
+    Denied(ShellPermissionDenied),
+    /// The client has no sandbox of the kind that it would need.
+    Unsupported(ShellSandboxUnsupported),
+}
+
+/// The result of a command in the foreground, with what hooks of the workspace add to it.
+pub(in super::super::super) fn outcome(
     args: ShellArgs,
     output: &Output,
-    exit: ShellStreamExit,
-    measured_ms: u64,
+    ended: Ended,
+    hooks: &[HookAdditionalContext],
 ) -> Outcome {
+    let mut added = String::new();
+    for hook in hooks.iter().filter(|hook| !hook.content.trim().is_empty()) {
+        let event = match hook.hook_event_name.as_str() {
+            "" => String::new(),
+            event => format!(" ({event})"),
+        };
+        let mut words = BoundedText::default();
+        words.push(hook.content.trim_end_matches('\n'));
+        added.push_str(&format!(
+            "[A hook of the workspace{event} adds:]\n{}\n",
+            words.finish()
+        ));
+    }
+    match ended {
+        Ended::Exit { exit, elapsed_ms } => exited(args, output, exit, elapsed_ms, &added),
+        Ended::Rejected(event) => {
+            let text = format!("The command was refused and not run{}", sentence(&event.reason));
+            not_run(args, shell_result::Result::Rejected(event), text, &added)
+        }
+        Ended::Denied(event) => {
+            let text = format!(
+                "The command was not run, permission was denied{}",
+                sentence(&event.error)
+            );
+            not_run(args, shell_result::Result::PermissionDenied(event), text, &added)
+        }
+        Ended::Unsupported(event) => {
+            let text = format!(
+                "The command was not run, the client has no sandbox for it{}",
+                sentence(&event.reason)
+            );
+            // The card has no kind of its own for this; a denial is what it comes to.
+            let denied = ShellPermissionDenied {
+                command: event.command,
+                working_directory: event.working_directory,
+                error: event.reason,
+                is_readonly: event.is_readonly,
+            };
+            not_run(args, shell_result::Result::PermissionDenied(denied), text, &added)
+        }
+    }
+}
+
+fn not_run(args: ShellArgs, result: shell_result::Result, text: String, added: &str) -> Outcome {
+    let gap = if added.is_empty() { "" } else { "\n" };
+    Outcome::error(card(args, result, false), format!("{text}{gap}{added}"))
+}
+
+fn exited(args: ShellArgs, output: &Output, exit: ShellStreamExit, measured_ms: u64, added: &str) -> Outcome {
     let code = exit.code.cast_signed();
     let duration = exit
         .local_execution_time_ms
@@ -46,6 +108,7 @@ pub(in super::super::super) fn exited(
             counted(file.line_count, "line")
         );
     }
+    after.push_str(added);
     let text = with_output(before, output, &after);
     let execution_time = i32::try_from(duration).unwrap_or(i32::MAX);
     let result = match code == 0 && !exit.aborted {
@@ -85,10 +148,13 @@ pub(in super::super::super) fn backgrounded(
     args: ShellArgs,
     output: &Output,
     event: ShellStreamBackgrounded,
-    terminals_folder: Option<&str>,
+    output_file: Option<&str>,
 ) -> Outcome {
     let why = match event.reason() {
         ShellBackgroundReason::UserRequest => "the user moved it there".to_owned(),
+        ShellBackgroundReason::Timeout | ShellBackgroundReason::Unspecified if args.timeout == 0 => {
+            "as asked".to_owned()
+        }
         ShellBackgroundReason::Timeout | ShellBackgroundReason::Unspecified => {
             format!("it did not end within {} ms", args.timeout)
         }
@@ -100,14 +166,8 @@ pub(in super::super::super) fn backgrounded(
     if let Some(pid) = event.pid {
         before.push_str(&format!("Process id: {pid}\n"));
     }
-    if let Some(folder) = terminals_folder {
-        let folder = folder.trim_end_matches(['/', '\\']);
-        // The client's own separator.
-        let separator = if folder.contains('\\') { '\\' } else { '/' };
-        before.push_str(&format!(
-            "Its output goes to {folder}{separator}{}.txt\n",
-            event.shell_id
-        ));
+    if let Some(file) = output_file {
+        before.push_str(&format!("Its output goes to {file}\n"));
     }
     let text = with_output(before, output, "");
     let result = shell_result::Result::Success(ShellSuccess {
@@ -123,46 +183,6 @@ pub(in super::super::super) fn backgrounded(
         ..ShellSuccess::default()
     });
     Outcome::success(card(args, result, true), text)
-}
-
-/// The person refused the command.
-pub(in super::super::super) fn rejected(args: ShellArgs, rejected: ShellRejected) -> Outcome {
-    let text = format!(
-        "The user refused the command{} It was not run.",
-        sentence(&rejected.reason)
-    );
-    Outcome::error(card(args, shell_result::Result::Rejected(rejected), false), text)
-}
-
-/// The client may not run the command.
-pub(in super::super::super) fn denied(args: ShellArgs, denied: ShellPermissionDenied) -> Outcome {
-    let text = format!(
-        "No permission for the command{} It was not run.",
-        sentence(&denied.error)
-    );
-    Outcome::error(
-        card(args, shell_result::Result::PermissionDenied(denied), false),
-        text,
-    )
-}
-
-/// The client has no sandbox of the kind that the command would need.
-pub(in super::super::super) fn unsupported(args: ShellArgs, event: ShellSandboxUnsupported) -> Outcome {
-    let text = format!(
-        "The client has no sandbox for the command{} It was not run.",
-        sentence(&event.reason)
-    );
-    // The card has no kind of its own for this; a denial is what it comes to.
-    let denied = ShellPermissionDenied {
-        command: event.command,
-        working_directory: event.working_directory,
-        error: event.reason,
-        is_readonly: event.is_readonly,
-    };
-    Outcome::error(
-        card(args, shell_result::Result::PermissionDenied(denied), false),
-        text,
-    )
 }
 
 fn with_output(mut before: String, output: &Output, after: &str) -> ModelText {
