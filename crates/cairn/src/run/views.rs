@@ -12,7 +12,7 @@ use crate::model::{CallId, HistoryItem, RevisionId};
 /// Most heads whose view is kept. A view shares its texts with the store's copy of the history.
 const CAPACITY: usize = 16;
 
-/// What the model sees of a history. It only grows.
+/// What the model sees of a history. It only grows, until it begins anew.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(super) struct View {
     items: Vec<Arc<HistoryItem>>,
@@ -30,6 +30,12 @@ impl View {
             }
             self.items.push(item);
         }
+    }
+
+    /// The view of a history that begins anew. The call ids of the old one stay taken: the client still shows them.
+    pub(super) fn restart(&mut self, items: impl IntoIterator<Item = Arc<HistoryItem>>) {
+        self.items.clear();
+        self.extend(items);
     }
 
     pub(super) fn items(&self) -> &[Arc<HistoryItem>] {

@@ -87,6 +87,8 @@ pub async fn prepare(
             .iter()
             .chain(&state.turns)
             .chain(&state.todos)
+            .chain(&state.summary)
+            .chain(&state.summary_archives)
             .copied(),
     );
     let action = request.action.and_then(|action| action.action);
@@ -101,6 +103,7 @@ pub async fn prepare(
         Some(conversation_action::Action::ResumeAction(action)) => {
             (ActionKind::Resume, None, action.request_context)
         }
+        Some(conversation_action::Action::SummarizeAction(_)) => (ActionKind::Compact, None, None),
         Some(conversation_action::Action::CancelAction(_)) => {
             return Err(protocol("a cancel_action cannot start a run"));
         }
@@ -152,7 +155,8 @@ pub async fn prepare(
                 messages
             },
         },
-        _ => RunAction::Resume { pending },
+        (ActionKind::Compact, _) => RunAction::Compact { interrupted: pending },
+        (ActionKind::Start | ActionKind::Resume, _) => RunAction::Resume { pending },
     };
     let mode = mode.to_wire().into();
     let frontier = Frontier::new(&state, &prompt.instructions, mode, turn).map_err(defect)?;
@@ -167,6 +171,11 @@ pub async fn prepare(
             .map(|env| env.terminals_folder.clone())
             .filter(|path| !path.is_empty()),
     };
+    let base_size = state
+        .token_details
+        .map(|details| u64::from(details.used_tokens))
+        .filter(|tokens| *tokens > 0);
+    let compaction = context.prompts.compaction().spec(&model, base_size);
     Ok(Prepared {
         run: PreparedRun {
             id: run_id(request_id),
@@ -174,6 +183,7 @@ pub async fn prepare(
             kind: run_kind(request.subagent_type_name, parent),
             model: Arc::new(model),
             prompt,
+            compaction: Some(compaction),
             base,
             action,
         },
@@ -185,6 +195,7 @@ pub async fn prepare(
 enum ActionKind {
     Start,
     Resume,
+    Compact,
 }
 
 /// The revision that the client's roots stand for: known from their digest, or imported from the blobs themselves.
@@ -326,7 +337,7 @@ fn callable(directory: &McpDirectory) -> BTreeMap<Arc<str>, McpTool> {
         .collect()
 }
 
-/// The turn that a resumed run goes on with.
+/// The turn that a run without a new message goes on with.
 async fn last_turn(
     state: &ClientState,
     blobs: &BlobSync,
@@ -334,12 +345,12 @@ async fn last_turn(
     let last = state
         .turns
         .last()
-        .ok_or_else(|| protocol("a resume_action needs a state with a turn"))?;
+        .ok_or_else(|| protocol("a resume_action or summarize_action needs a state with a turn"))?;
     let data = fetch_one(blobs, *last, "turns").await?;
     match ConversationTurnStructure::decode(data).map_err(protocol)?.turn {
         Some(conversation_turn_structure::Turn::AgentConversationTurn(turn)) => Ok(turn),
         None => Err(protocol(
-            "the last turn of the state is no agent turn and cannot be resumed",
+            "the last turn of the state is no agent turn and cannot be gone on with",
         )),
     }
 }
