@@ -5,8 +5,9 @@
 use std::time::Duration;
 
 use super::proto::agent::{
-    AgentServerMessage, InteractionUpdate, SummaryCompletedUpdate, SummaryStartedUpdate, SummaryUpdate, TextDeltaUpdate, ThinkingCompletedUpdate, ThinkingDeltaUpdate,
-    TurnEndedUpdate, agent_server_message, interaction_update::Message,
+    AgentServerMessage, InteractionUpdate, SummaryCompletedUpdate, SummaryStartedUpdate, SummaryUpdate,
+    TextDeltaUpdate, ThinkingCompletedUpdate, ThinkingDeltaUpdate, TurnEndedUpdate, agent_server_message,
+    interaction_update::Message,
 };
 use crate::model::Usage;
 

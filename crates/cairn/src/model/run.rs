@@ -5,8 +5,8 @@
 use std::sync::Arc;
 
 use super::{
-    Assistant, CompactionSpec, ConversationId, Message, ModelSpec, ParentCall, PromptSpec, RevisionId, RunFailure, RunId,
-    ToolCall, ToolRoundId,
+    Assistant, CompactionSpec, ConversationId, Message, ModelSpec, ParentCall, PromptSpec, RevisionId,
+    RunFailure, RunId, ToolCall, ToolRoundId,
 };
 
 /// Everything that a run needs, decided before it starts and fixed until it ends.

@@ -18,8 +18,8 @@ use super::views::{View, Views};
 use crate::client::{ClientCommand, ClientEvent, RunHandle, StateCause, barrier};
 use crate::clock;
 use crate::model::{
-    HistoryItem, Message, MessageBody, MessageId, ModelRequest, PendingAssistant, PreparedRun,
-    RevisionId, RunAction, RunFailure, ToolResult, ToolRound, ToolRoundId, Usage, UserOrigin, project,
+    HistoryItem, Message, MessageBody, MessageId, ModelRequest, PendingAssistant, PreparedRun, RevisionId,
+    RunAction, RunFailure, ToolResult, ToolRound, ToolRoundId, Usage, UserOrigin, project,
 };
 use crate::provider::{ModelInvocation, Provider};
 use crate::store::Store;
@@ -267,7 +267,7 @@ impl<'a> Engine<'a> {
                 self.report(output.usage);
                 Ok(output)
             }
-            Err(failed) => Err(self.model_failed(failed)),
+            Err(failed) => Err(self.model_failed(*failed)),
         })
     }
 

@@ -219,7 +219,9 @@ impl FakeClient {
     fn note(&mut self, event: &ClientEvent) {
         let line = match event {
             ClientEvent::ModelCallStarted { provider_call_index } => format!("model {provider_call_index}"),
-            ClientEvent::CompactionStarted { provider_call_index } => format!("summary {provider_call_index}"),
+            ClientEvent::CompactionStarted { provider_call_index } => {
+                format!("summary {provider_call_index}")
+            }
             ClientEvent::CompactionFailed(text) => format!("no summary {text}"),
             ClientEvent::TextStart => "text(".to_owned(),
             ClientEvent::TextDelta(delta) => format!("text {delta}"),

@@ -15,8 +15,8 @@ use cairn::cursor::proto::agent::interaction_update::Message as Update;
 use cairn::cursor::proto::agent::{
     AgentClientMessage, AgentRunRequest, CancelAction, ClientHeartbeat, ConversationAction,
     ConversationStateStructure, Error, ExecServerMessage, GetBlobArgs, GetBlobResult, KvClientMessage,
-    KvServerMessage, McpTools, RequestedModel, ResumeAction, SetBlobArgs, SetBlobResult, ToolCall,
-    TurnEndedUpdate, UserMessage, UserMessageAction, conversation_action, kv_client_message,
+    KvServerMessage, McpTools, RequestedModel, ResumeAction, SetBlobArgs, SetBlobResult, SummarizeAction,
+    ToolCall, TurnEndedUpdate, UserMessage, UserMessageAction, conversation_action, kv_client_message,
     kv_server_message,
 };
 use cairn::demo::blobs::BlobStore;
@@ -149,6 +149,8 @@ pub struct TurnReport {
     pub execs: Vec<ExecServerMessage>,
     /// Uploads that the server refused.
     pub refused: Vec<String>,
+    /// What was shown of compactions: `started`, the summary, `completed`.
+    pub summaries: Vec<String>,
 }
 
 impl TurnReport {
@@ -263,9 +265,29 @@ impl FakeCursor {
         self.start(action, Some(user_message)).await
     }
 
+    /// Sends an earlier message again, with other content.
+    pub async fn edit(&mut self, message: UserMessage) -> TurnReport {
+        let mut turn = self.start_message(message).await;
+        if let Some(oracle) = &mut turn.oracle {
+            oracle.expect_branch();
+        }
+        turn.finish().await
+    }
+
     /// Resumes the last turn; the test goes on frame by frame.
     pub async fn start_resume(&mut self) -> Turn<'_> {
         let action = conversation_action::Action::ResumeAction(ResumeAction::default());
+        self.start(action, None).await
+    }
+
+    /// Has the conversation summarised and plays the run to its end.
+    pub async fn summarize(&mut self) -> TurnReport {
+        self.start_summarize().await.finish().await
+    }
+
+    /// Has the conversation summarised; the test goes on frame by frame.
+    pub async fn start_summarize(&mut self) -> Turn<'_> {
+        let action = conversation_action::Action::SummarizeAction(SummarizeAction {});
         self.start(action, None).await
     }
 
@@ -300,7 +322,11 @@ impl FakeCursor {
             ..Default::default()
         };
         (self.hooks.request)(&mut request);
-        let held: BTreeMap<_, _> = graph.into_iter().map(|blob| (blob.id, blob.value)).collect();
+        let mut held: BTreeMap<_, _> = graph.into_iter().map(|blob| (blob.id, blob.value)).collect();
+        // Held, although they are not sent along.
+        for id in state.summary.iter().chain(&state.summary_archives) {
+            held.extend(self.blobs.get(id).map(|data| (id.clone(), data.clone())));
+        }
         let oracle = WireOracle::new(&request_id, &state, held, user_message);
         let stream = self.client.open(&request_id).await.unwrap();
         let report = TurnReport {
@@ -316,6 +342,7 @@ impl FakeCursor {
             sets: 0,
             execs: Vec::new(),
             refused: Vec::new(),
+            summaries: Vec::new(),
         };
         let mut turn = Turn {
             cursor: self,
@@ -549,6 +576,9 @@ impl Turn<'_> {
                     call.completed = completed.tool_call;
                 }
             }
+            Some(Update::SummaryStarted(_)) => self.report.summaries.push("started".to_owned()),
+            Some(Update::Summary(update)) => self.report.summaries.push(update.summary),
+            Some(Update::SummaryCompleted(_)) => self.report.summaries.push("completed".to_owned()),
             Some(Update::TurnEnded(ended)) => self.report.turn_ended = Some(ended),
             _ => {}
         }

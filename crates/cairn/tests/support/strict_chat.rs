@@ -21,7 +21,8 @@
 //!
 //! Which requests belong together is decided by their content: a request that shares an assistant message with an earlier
 //! one, at the same place, belongs to its conversation. [`StrictChat::one_conversation`] makes it stricter, and
-//! [`StrictChat::allow_reset`] excuses the next request.
+//! [`StrictChat::allow_reset`] excuses the next request. A request for a summary must extend its predecessor and is not
+//! extended itself; a request that begins with a summary which none had before begins anew ([`StrictChat::resets`]).
 
 #![allow(
     clippy::unwrap_used,
@@ -88,6 +89,7 @@ struct State {
     lineages: Vec<Lineage>,
     one_conversation: bool,
     reset_allowed: bool,
+    resets: Vec<usize>,
     connections: usize,
 }
 
@@ -154,6 +156,11 @@ impl StrictChat {
         self.reply(Reply::status(status, headers, body));
     }
 
+    /// Takes back the replies that nobody has asked for.
+    pub fn forget_replies(&self) {
+        self.state.lock().unwrap().replies.clear();
+    }
+
     /// All requests so far, in the order of their arrival.
     pub fn requests(&self) -> Vec<RecordedRequest> {
         self.state.lock().unwrap().requests.clone()
@@ -172,6 +179,11 @@ impl StrictChat {
     /// The next request need not extend an earlier one (a compaction, an edited message, other parameters).
     pub fn allow_reset(&self) {
         self.state.lock().unwrap().reset_allowed = true;
+    }
+
+    /// Zero-based numbers of the requests that began anew with a summary.
+    pub fn resets(&self) -> Vec<usize> {
+        self.state.lock().unwrap().resets.clone()
     }
 
     /// What requests broke so far.
@@ -276,6 +288,18 @@ impl Reply {
         );
         sse.push_str("data: [DONE]\n\n");
         Self::raw(sse)
+    }
+
+    /// The same answer with other token counts.
+    pub fn counted(mut self, input: u64, output: u64) -> Self {
+        let body = String::from_utf8(self.body.to_vec()).unwrap();
+        let usage = |input: u64, output: u64| {
+            json!({"prompt_tokens": input, "completion_tokens": output, "total_tokens": input + output})
+                .to_string()
+        };
+        assert!(body.contains(&usage(100, 10)), "the answer has no counts");
+        self.body = body.replace(&usage(100, 10), &usage(input, output)).into();
+        self
     }
 
     /// A body as it is, as an event stream with status 200.
@@ -560,7 +584,22 @@ impl State {
             .rev()
             .find(|known| difference(known, request).is_none())
         {
-            *known = lineage;
+            if !asks_for_summary(request) {
+                *known = lineage;
+            }
+            return;
+        }
+        if asks_for_summary(request) && self.lineages.iter().any(|known| repeats_a_part(known, request)) {
+            return;
+        }
+        if let Some(summary) = summary_of(request)
+            && !self.lineages.iter().any(|known| {
+                let earlier = known.json["messages"].as_array();
+                earlier.is_some_and(|earlier| earlier.contains(summary))
+            })
+        {
+            self.resets.push(self.requests.len());
+            self.lineages.push(lineage);
             return;
         }
         let last = self.lineages.len().checked_sub(1);
@@ -579,6 +618,36 @@ impl State {
         }
         self.lineages.push(lineage);
     }
+}
+
+/// Whether the last message is the instruction to summarise.
+fn asks_for_summary(request: &RecordedRequest) -> bool {
+    let last = request.messages().last();
+    last.is_some_and(|last| text_of(last).starts_with("<compaction>"))
+}
+
+/// Whether the request is a part of the earlier one, byte for byte, with one message behind it.
+fn repeats_a_part(known: &Lineage, request: &RecordedRequest) -> bool {
+    let Some(instruction) = request.messages().last() else {
+        return false;
+    };
+    let end = format!(",{instruction}]}}");
+    let part = request.body.strip_suffix(end.as_bytes());
+    part.is_some_and(|part| known.body.starts_with(part) && known.body.get(part.len()) == Some(&b','))
+}
+
+/// The message that carries the summary of a compacted conversation.
+fn summary_of(request: &RecordedRequest) -> Option<&Value> {
+    let carries = |message: &&Value| text_of(message).starts_with("<conversation_summary>");
+    request.messages().iter().find(carries)
+}
+
+fn text_of(message: &Value) -> &str {
+    let content = &message["content"];
+    content
+        .as_str()
+        .or_else(|| content[0]["text"].as_str())
+        .unwrap_or_default()
 }
 
 /// Where the request fails to extend the earlier one; none if it does.

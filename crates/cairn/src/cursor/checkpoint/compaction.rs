@@ -36,10 +36,7 @@ impl Frontier {
             summarized_messages: self.history_roots().map(|id| id.to_wire()).collect(),
             summary: summary.to_owned(),
             window_tail: u32::try_from(new.len() - carrier - 1).unwrap_or(u32::MAX),
-            summary_message: new
-                .get(carrier)
-                .map(|root| root.id.to_wire())
-                .unwrap_or_default(),
+            summary_message: new.get(carrier).map(|root| root.id.to_wire()).unwrap_or_default(),
         };
         let archive = Blob::new(archive.encode_to_vec());
         let summary = Blob::new(

@@ -360,10 +360,14 @@ fn is_said_by_person(message: &Message) -> bool {
 /// How much of the history an endpoint has certainly taken: all up to its last plain answer, or all before its last
 /// answer with calls, whose results can be of any length.
 fn answered_length(items: &[Arc<HistoryItem>]) -> usize {
-    let last = items.iter().enumerate().rev().find_map(|(at, item)| match &**item {
-        HistoryItem::Assistant { calls, .. } => Some((at, calls.is_empty())),
-        HistoryItem::User { .. } | HistoryItem::ToolResult(_) => None,
-    });
+    let last = items
+        .iter()
+        .enumerate()
+        .rev()
+        .find_map(|(at, item)| match &**item {
+            HistoryItem::Assistant { calls, .. } => Some((at, calls.is_empty())),
+            HistoryItem::User { .. } | HistoryItem::ToolResult(_) => None,
+        });
     match last {
         Some((at, true)) => at + 1,
         Some((at, false)) => at,
