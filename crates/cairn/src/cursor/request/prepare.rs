@@ -91,6 +91,13 @@ pub async fn prepare(
             .chain(&state.summary_archives)
             .copied(),
     );
+    tracing::debug!(
+        roots = state.roots.len(),
+        turns = state.turns.len(),
+        pending = state.pending.len(),
+        archives = state.summary_archives.len(),
+        "state of the client"
+    );
     let action = request.action.and_then(|action| action.action);
     let (action, user_message, given_context) = match action {
         Some(conversation_action::Action::UserMessageAction(action)) => {
