@@ -18,6 +18,7 @@ for (const emptyData of [false, true]) {
     scene.endpoint.script(text("The first gist.", LARGE), text("one"));
     const run = await scene.client.turn("One?");
     assert.equal(run.text, "one", run.error);
+    assert.deepEqual(run.events.filter((event) => event.type === "task").map((event) => event.text), ["The first gist."]);
     assert.deepEqual(beginnings(scene), [
       `system ${scene.body(0).messages[0].content}`,
       "user <request_context>",
