@@ -542,7 +542,7 @@ fn an_edited_message_may_leave_an_end_of_the_state_out() {
     for branches in [false, true] {
         let mut oracle = WireOracle::new("run", &base, held.clone(), Some(world.sent.clone()));
         if branches {
-            oracle.expect_branch();
+            oracle.expect_branch(BTreeMap::new());
         }
         let Frame(frame) = world.initial() else {
             panic!("a checkpoint is a frame");

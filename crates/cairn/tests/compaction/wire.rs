@@ -1,11 +1,11 @@
 //! Over the wire: what the client is shown, what it holds afterwards, and how it goes on from there.
 
-use cairn::cursor::proto::agent::ConversationSummaryArchive;
+use cairn::cursor::proto::agent::{ConversationSummaryArchive, UserMessage, exec_server_message};
 use cairn::demo::wire_client::RunFrame;
 use prost::Message as _;
 use serde_json::Value;
 
-use crate::support::fake_cursor::{End, TurnReport};
+use crate::support::fake_cursor::{End, ExecAnswer, TurnReport};
 use crate::support::strict_chat::Reply;
 use crate::support::wire_bench::{Bench, Database, added, roles};
 
@@ -356,6 +356,40 @@ async fn a_cut_at_any_frame_of_a_compaction_goes_on_from_what_the_client_holds()
 }
 
 #[tokio::test]
+async fn a_round_that_was_cut_is_answered_as_interrupted_before_it_is_summarised() {
+    for database in BOTH {
+        let mut bench = Bench::new().await;
+        first_turn(&mut bench, 500).await;
+        bench
+            .chat
+            .reply_calls([("call_b", "Shell", r#"{"command":"echo no > ran.txt"}"#)]);
+        bench.cursor.hooks.exec = Box::new(|exec| match exec.message {
+            Some(exec_server_message::Message::RequestContextArgs(_)) => ExecAnswer::Run,
+            _ => ExecAnswer::Hold,
+        });
+        let mut turn = bench.cursor.start_turn("Run it.").await;
+        turn.until_checkpoint(1).await;
+        turn.close();
+        let mut bench = bench.restart(database).await;
+        bench.chat.reply_text("The gist.");
+        let report = bench.cursor.summarize().await.success();
+        assert_eq!(report.calls, []);
+        let asked = bench.added();
+        assert_eq!(roles(&asked), ["assistant", "tool", "user"], "{database:?}");
+        assert!(text(&asked[1]).contains("interrupted"));
+        let state = bench.cursor.state();
+        assert_eq!(state.pending_tool_calls, Vec::<String>::new());
+        assert_eq!(state.root_prompt_messages_json.len(), 3);
+        bench.cursor.hooks.exec = Box::new(|_| ExecAnswer::Run);
+        bench.chat.reply_text("Yes.");
+        bench.cursor.send("Sure?").await.success();
+        assert_compacted(&bench.bodies().pop().unwrap(), "The gist.");
+        assert!(!bench.workspace.path().join("ran.txt").exists());
+        bench.assert_clean();
+    }
+}
+
+#[tokio::test]
 async fn a_run_that_was_cut_while_it_summarised_is_resumed_with_a_summary() {
     for database in BOTH {
         let mut bench = Bench::new().await;
@@ -393,14 +427,71 @@ async fn gate_reached(
     gate.arrived().await;
 }
 
-#[tokio::test]
-async fn a_message_that_is_edited_leaves_the_measure_of_its_branch_behind() {
-    use cairn::cursor::proto::agent::UserMessage;
-    let message = |text: &str, id: &str| UserMessage {
+fn message(text: &str, id: &str) -> UserMessage {
+    UserMessage {
         text: text.to_owned(),
         message_id: id.to_owned(),
         ..Default::default()
+    }
+}
+
+#[tokio::test]
+async fn a_message_that_was_summarised_can_be_edited() {
+    let mut bench = Bench::new().await;
+    for turn in 1..=2 {
+        for part in 1..=2 {
+            bench.chat.reply_text(&format!("Answer {turn}.{part}."));
+            let asked = message(&format!("Question {turn}.{part}?"), &format!("m{turn}.{part}"));
+            bench.cursor.start_message(asked).await.finish().await.success();
+        }
+        bench.chat.reply_text(&format!("Gist {turn}."));
+        bench.cursor.summarize().await.success();
+    }
+    let state = bench.cursor.state();
+    assert_eq!((state.turns.len(), state.summary_archives.len()), (4, 2));
+    let mut bench = bench.restart(Database::Kept).await;
+    for (id, archives, expected) in [
+        // Between the two summaries: the first one stands, the second one is taken back.
+        ("m2.2", 1, "rules, Gist 1., Question 2.1?, Answer 2.1., edited"),
+        ("m1.2", 0, "rules, Question 1.1?, Answer 1.1., edited"),
+    ] {
+        bench.chat.allow_reset();
+        bench.chat.reply_text("Other.");
+        let before = bench.cursor.state();
+        let report = bench.cursor.edit(message("edited", id)).await.success();
+        assert_eq!(report.text, "Other.");
+        let said: Vec<String> = messages(&bench.bodies().pop().unwrap())[1..]
+            .iter()
+            .map(gist)
+            .collect();
+        assert_eq!(said.join(", "), expected);
+        let state = bench.cursor.state();
+        assert_eq!(state.summary_archives, before.summary_archives[..archives]);
+        assert_eq!(state.summary.is_some(), archives > 0);
+        bench.chat.reply_text("Yes.");
+        bench.cursor.send("Sure?").await.success();
+        assert_eq!(roles(&bench.added()), ["assistant", "user"]);
+    }
+    bench.assert_clean();
+}
+
+/// What a message says, without what is around it.
+fn gist(message: &Value) -> String {
+    let text = text(message);
+    let inner = |from: &str, to: &str| {
+        let (_, rest) = text.split_once(from)?;
+        Some(rest.split_once(to)?.0.trim().to_owned())
     };
+    if text.starts_with("<request_context>") {
+        return "rules".to_owned();
+    }
+    inner("<user_query>\n", "\n</user_query>")
+        .or_else(|| inner("mentioning the summary.\n\n", "\n</conversation_summary>"))
+        .unwrap_or_else(|| text.to_owned())
+}
+
+#[tokio::test]
+async fn a_message_that_is_edited_leaves_the_measure_of_its_branch_behind() {
     let mut bench = Bench::new().await;
     bench.chat.reply(Reply::text("Small.").counted(500, 10));
     bench

@@ -9,15 +9,16 @@ use std::path::Path;
 use std::time::Duration;
 
 use bytes::Bytes;
+use cairn::cursor::blob::Blob;
 use cairn::cursor::proto::agent::agent_client_message::Message as ClientMessage;
 use cairn::cursor::proto::agent::agent_server_message::Message as ServerMessage;
 use cairn::cursor::proto::agent::interaction_update::Message as Update;
 use cairn::cursor::proto::agent::{
     AgentClientMessage, AgentRunRequest, CancelAction, ClientHeartbeat, ConversationAction,
-    ConversationStateStructure, Error, ExecServerMessage, GetBlobArgs, GetBlobResult, KvClientMessage,
-    KvServerMessage, McpTools, RequestedModel, ResumeAction, SetBlobArgs, SetBlobResult, SummarizeAction,
-    ToolCall, TurnEndedUpdate, UserMessage, UserMessageAction, conversation_action, kv_client_message,
-    kv_server_message,
+    ConversationStateStructure, ConversationSummary, ConversationSummaryArchive, Error, ExecServerMessage,
+    GetBlobArgs, GetBlobResult, KvClientMessage, KvServerMessage, McpTools, RequestedModel, ResumeAction,
+    SetBlobArgs, SetBlobResult, SummarizeAction, ToolCall, TurnEndedUpdate, UserMessage, UserMessageAction,
+    conversation_action, kv_client_message, kv_server_message,
 };
 use cairn::demo::blobs::BlobStore;
 use cairn::demo::executor::Executor;
@@ -267,11 +268,35 @@ impl FakeCursor {
 
     /// Sends an earlier message again, with other content.
     pub async fn edit(&mut self, message: UserMessage) -> TurnReport {
+        let archived = self.archived();
         let mut turn = self.start_message(message).await;
         if let Some(oracle) = &mut turn.oracle {
-            oracle.expect_branch();
+            oracle.expect_branch(archived);
         }
         turn.finish().await
+    }
+
+    /// What the archives of the state name.
+    fn archived(&self) -> BTreeMap<Bytes, Bytes> {
+        let mut archived = BTreeMap::new();
+        for id in self.state().summary_archives {
+            let archive = ConversationSummaryArchive::decode(self.blobs.get(&id).unwrap().clone()).unwrap();
+            let summary = Blob::new(
+                ConversationSummary {
+                    summary: archive.summary,
+                }
+                .encode_to_vec(),
+            );
+            for id in archive
+                .summarized_messages
+                .into_iter()
+                .chain([summary.id.to_wire()])
+            {
+                let data = self.blobs.get(&id).unwrap().clone();
+                archived.insert(id, data);
+            }
+        }
+        archived
     }
 
     /// Resumes the last turn; the test goes on frame by frame.

@@ -90,9 +90,11 @@ impl WireOracle {
         oracle
     }
 
-    /// The person edited an earlier message: what followed it is left out of the state.
-    pub fn expect_branch(&mut self) {
+    /// The person edited an earlier message: what followed it is left out of the state, which may name again what a
+    /// summary had taken the place of.
+    pub fn expect_branch(&mut self, archived: BTreeMap<Bytes, Bytes>) {
         self.branches = true;
+        self.available.extend(archived);
     }
 
     /// Takes one frame as it came.

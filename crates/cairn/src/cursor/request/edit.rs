@@ -70,7 +70,11 @@ pub(super) fn content_of(message: &UserMessage) -> [u8; 32] {
 }
 
 /// The first root that the event brought: its request context, or its own message.
-async fn first_root_of(event: &str, roots: &[BlobId], blobs: &BlobSync) -> Result<Option<usize>, RunFailure> {
+pub(super) async fn first_root_of(
+    event: &str,
+    roots: &[BlobId],
+    blobs: &BlobSync,
+) -> Result<Option<usize>, RunFailure> {
     let data = blobs.fetch(roots, "root_prompt_messages_json").await?;
     for (index, (id, json)) in roots.iter().zip(&data).enumerate() {
         let root =

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use jiff::Timestamp;
 use prost::Message as _;
 
+use super::archive::{is_archived_edit, reopen_archive};
 use super::context_link::ContextLink;
 use super::edit::{content_of, cut_back_to, message_of};
 use super::{
@@ -122,7 +123,9 @@ pub async fn prepare(
     };
     let mut base = base_revision(&conversation, &state, context, blobs).await?;
     if let Some((_, message)) = &user_message
-        && is_edit(message, &conversation, &base, context).await?
+        && (is_edit(message, &conversation, &base, context).await?
+            || is_archived_edit(message, &conversation, &base, context).await?
+                && reopen_archive(&mut state, &message.message_id, blobs).await?)
         && cut_back_to(&mut state, &message.message_id, blobs).await?
     {
         base = base_revision(&conversation, &state, context, blobs).await?;
