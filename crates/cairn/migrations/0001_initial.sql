@@ -151,7 +151,8 @@ CREATE TABLE compactions (
     -- Zero-based index of the run's model call that made the summary.
     provider_call_index INTEGER NOT NULL CHECK (provider_call_index >= 0),
     reason              TEXT NOT NULL CHECK (reason IN ('threshold', 'refusal', 'manual')),
-    -- Tokens that the endpoint reported for the first model call after it. NULL until it did.
+    -- Tokens that the endpoint reported for the first model call after it. NULL until it did, and where a round had to
+    -- be left unsummarised.
     size_after          INTEGER CHECK (size_after >= 0)
 ) STRICT, WITHOUT ROWID;
 

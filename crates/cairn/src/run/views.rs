@@ -1,8 +1,8 @@
 //! What the model sees of a history, and the views of the heads that runs ended on: the next run goes on from one
 //! instead of folding the whole history again.
 //!
-//! Only copies of what the projection gives for a revision: one can be missing, never wrong. Must never know: how the
-//! projection works.
+//! Only copies of what the projection gives for a revision: one can be missing, never wrong. (The ids of calls that a
+//! compaction took out of it stay taken as long as the copy lives.) Must never know: how the projection works.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};

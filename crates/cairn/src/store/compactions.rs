@@ -26,7 +26,8 @@ pub struct Compaction {
     pub provider_call_index: u32,
     /// Why.
     pub trigger: CompactionTrigger,
-    /// What the endpoint reported for the first model call after it, in tokens; absent until it did.
+    /// What the endpoint reported for the first model call after it, in tokens; absent until it did, and where a round
+    /// had to be left unsummarised.
     pub size_after: Option<u64>,
 }
 

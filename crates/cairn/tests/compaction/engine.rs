@@ -228,6 +228,36 @@ async fn a_summary_that_does_not_fit_with_the_last_round_is_made_without_it() {
 }
 
 #[tokio::test]
+async fn a_round_that_did_not_fit_is_summarised_as_soon_as_it_was_answered() {
+    let mut talk = Talk::new().await;
+    talk.call("call_1", 400);
+    talk.call("call_2", THRESHOLD);
+    talk.refuse();
+    talk.answer("the gist", 900);
+    talk.call("call_3", THRESHOLD + 1);
+    talk.answer("the second gist", 900);
+    talk.answer("Done.", 300);
+    assert_eq!(talk.say("Do it.").await, RunOutcome::Completed);
+    assert_eq!(
+        talk.shown(),
+        [
+            "summary 2",
+            "summary 3",
+            "compacted +5 barrier",
+            "summary 5",
+            "compacted +3 barrier",
+        ]
+    );
+    let sizes: Vec<_> = talk
+        .compactions()
+        .await
+        .iter()
+        .map(|compaction| compaction.size_after)
+        .collect();
+    assert_eq!(sizes, [None, Some(300)]);
+}
+
+#[tokio::test]
 async fn a_history_that_is_refused_as_too_long_is_compacted_once_and_asked_again() {
     let mut talk = Talk::new().await;
     talk.answer("First.", 400);

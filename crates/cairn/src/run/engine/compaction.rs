@@ -23,7 +23,7 @@ pub(super) struct Compactor {
     size: Option<u64>,
     /// Whether the size was below the threshold since the last compaction; absent until someone asks.
     fell_below: Option<bool>,
-    /// The compaction whose first model call has not been reported yet.
+    /// The compaction of all that could be summarised whose first model call has not been reported yet.
     unmeasured: Option<RevisionId>,
     /// A compaction by size failed in this run; another try would fail alike after every round.
     gave_up: bool,
@@ -244,6 +244,10 @@ impl Engine<'_> {
                 parts: vec![Part::Text(text.into())],
             },
         };
+        let is_whole = kept
+            .uncovered
+            .iter()
+            .all(|message| matches!(message.body, MessageBody::User { .. }));
         let messages: Vec<Message> = kept
             .context
             .into_iter()
@@ -263,7 +267,8 @@ impl Engine<'_> {
         self.unannounced = 0;
         self.compactor.size = None;
         self.compactor.fell_below = None;
-        self.compactor.unmeasured = Some(self.head.clone());
+        // A round that had to be left as it is says nothing about how small a summary makes the history.
+        self.compactor.unmeasured = is_whole.then(|| self.head.clone());
         self.announce(StateCause::Compacted { summary }).await
     }
 
