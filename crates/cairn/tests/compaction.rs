@@ -8,6 +8,10 @@
     dead_code,
     reason = "a test says what it saw by failing"
 )]
+#![allow(
+    clippy::duplicate_mod,
+    reason = "one strict endpoint brings the replies of another along"
+)]
 
 #[path = "support"]
 mod support {
@@ -15,11 +19,15 @@ mod support {
     pub mod fake_client;
     pub mod fake_cursor;
     pub mod fake_provider;
+    pub mod strict_anthropic;
     pub mod strict_chat;
+    pub mod strict_responses;
     pub mod wire_bench;
     pub mod wire_oracle;
 }
 
+#[path = "compaction/endpoints.rs"]
+mod endpoints;
 #[path = "compaction/engine.rs"]
 mod engine;
 #[path = "compaction/failures.rs"]

@@ -62,7 +62,7 @@ async fn a_history_that_passed_the_threshold_goes_on_from_a_summary() {
     assert_eq!((requests.len(), talk.provider.resets()), (5, vec![3]));
 }
 
-fn config(api: Api, options: &str) -> ModelConfig {
+pub fn config(api: Api, options: &str) -> ModelConfig {
     ModelConfig {
         id: "fake".to_owned(),
         name: None,

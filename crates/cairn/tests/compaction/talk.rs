@@ -2,7 +2,7 @@
 
 use cairn::model::{
     CompactionSpec, ConversationId, HistoryItem, Message, MessageBody, MessageId, ModelRequest, Part,
-    ProviderFailure, ProviderFault, RevisionId, RunAction, RunOutcome, UserOrigin,
+    PreparedRun, ProviderFailure, ProviderFault, RevisionId, RunAction, RunOutcome, UserOrigin,
 };
 use cairn::store::Compaction;
 
@@ -42,13 +42,18 @@ impl Talk {
 
     /// Begins a turn. The first one brings a request context.
     pub async fn start(&mut self, said: &str) -> FakeClient {
+        let run = self.prepared_turn(said).await;
+        self.bench.start(&self.provider, run)
+    }
+
+    pub async fn prepared_turn(&mut self, said: &str) -> PreparedRun {
         self.runs += 1;
         let event = format!("event-{}", self.runs);
         let mut messages = vec![user_message(&event, said)];
         if self.head.is_none() {
             messages.insert(0, context(&event, "the rules"));
         }
-        self.act(RunAction::Start {
+        self.prepared(RunAction::Start {
             interrupted: None,
             messages,
         })
@@ -61,7 +66,16 @@ impl Talk {
         self.finish(&mut client).await
     }
 
+    pub async fn prepared_summary(&mut self) -> PreparedRun {
+        self.prepared(RunAction::Compact { interrupted: None }).await
+    }
+
     pub async fn act(&mut self, action: RunAction) -> FakeClient {
+        let run = self.prepared(action).await;
+        self.bench.start(&self.provider, run)
+    }
+
+    async fn prepared(&mut self, action: RunAction) -> PreparedRun {
         self.runs += 1;
         let plain = self.bench.user_turn("unused", self.head.as_ref(), "unused").await;
         let mut run = prepared(&format!("run-{}", self.runs), plain.base, action);
@@ -72,7 +86,7 @@ impl Talk {
             threshold: Some(THRESHOLD),
             base_size: self.base_size,
         });
-        self.bench.start(&self.provider, run)
+        run
     }
 
     /// Plays a run to its end; every call gives its own arguments.
