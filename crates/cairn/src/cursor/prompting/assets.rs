@@ -80,7 +80,7 @@ impl PromptAssets {
             multitask: ModeAssets::parse("multitask", mode_files!("multitask"), &catalog)?,
             compaction: CompactionAssets::parse(
                 include_str!("../../../prompt/cursor/compaction/prompt.md"),
-                include_str!("../../../prompt/cursor/compaction/summary.md"),
+                include_str!("../../../prompt/cursor/compaction/runtime.md"),
             )?,
             catalog,
         })

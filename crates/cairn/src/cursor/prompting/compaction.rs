@@ -22,18 +22,18 @@ pub struct CompactionAssets {
 
 impl CompactionAssets {
     /// Checks the two files of `prompt/cursor/compaction/`.
-    pub(super) fn parse(instruction: &'static str, summary: &'static str) -> Result<Self, AssetError> {
+    pub(super) fn parse(instruction: &'static str, runtime: &'static str) -> Result<Self, AssetError> {
         let fault = |file: &str, what: &str| AssetError::new(format!("compaction/{file}"), what);
         if instruction.trim().is_empty() {
             return Err(fault("prompt.md", "is empty"));
         }
-        match summary.split_once(SLOT) {
+        match runtime.split_once(SLOT) {
             Some((before_summary, after_summary)) if !after_summary.contains(SLOT) => Ok(Self {
                 instruction: instruction.trim_end(),
                 before_summary,
                 after_summary: after_summary.trim_end(),
             }),
-            _ => Err(fault("summary.md", "needs {{summary}} exactly once")),
+            _ => Err(fault("runtime.md", "needs {{summary}} exactly once")),
         }
     }
 
@@ -96,7 +96,7 @@ mod tests {
         for summary in ["", "{{summary}} {{summary}}"] {
             assert_eq!(
                 CompactionAssets::parse("Summarise.", summary),
-                fault("summary.md", "needs {{summary}} exactly once")
+                fault("runtime.md", "needs {{summary}} exactly once")
             );
         }
         let assets = CompactionAssets::parse("Summarise.\n", "<s>\n{{summary}}\n</s>\n").unwrap();
