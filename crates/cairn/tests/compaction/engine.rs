@@ -9,6 +9,7 @@ use cairn::provider::openai_chat::{self, OpenAiChat};
 use cairn::provider::openai_responses::{self, OpenAiResponses};
 
 use crate::support::fake_client::user_message;
+use crate::support::fake_provider::{calls, text, with_usage};
 use crate::talk::{THRESHOLD, Talk, context};
 
 #[tokio::test]
@@ -198,6 +199,49 @@ async fn only_the_latest_request_context_stays_and_stands_first() {
         let expected = [&format!("context: {rules}"), "summary: <the gist>", "user: Now?"];
         assert_eq!(talk.requests().pop().unwrap(), expected);
     }
+}
+
+#[tokio::test]
+async fn a_context_that_no_summary_covers_stands_first_too() {
+    let mut talk = Talk::new().await;
+    talk.answer("First.", 400);
+    talk.say("One?").await;
+    talk.refuse();
+    talk.answer("the gist", 400);
+    talk.answer("Second.", 200);
+    let messages = vec![context("changed", "other rules"), user_message("changed", "Two?")];
+    let mut client = talk
+        .act(RunAction::Start {
+            interrupted: None,
+            messages,
+        })
+        .await;
+    assert_eq!(talk.finish(&mut client).await, RunOutcome::Completed);
+    assert_eq!(
+        talk.requests().pop().unwrap(),
+        ["context: other rules", "summary: <the gist>", "user: Two?"]
+    );
+}
+
+#[tokio::test]
+async fn a_size_that_nobody_reports_compacts_nothing() {
+    let mut talk = Talk::new().await;
+    talk.answer("First.", THRESHOLD);
+    talk.say("One?").await;
+    talk.base_size = Some(THRESHOLD);
+    talk.answer("the gist", 5000);
+    // What was measured before the compaction says nothing of what is there now.
+    for call in ["call_1", "call_2"] {
+        talk.provider.answer(calls("", &[(call, "alpha", "{}")]));
+    }
+    talk.provider.answer(text("Done."));
+    assert_eq!(talk.say("Do it.").await, RunOutcome::Completed);
+    assert_eq!((talk.provider.resets(), talk.requests().len()), (vec![2], 5));
+    // Nothing but zeros is no report either.
+    talk.base_size = None;
+    talk.provider.answer(with_usage(0, 0, text("Again.")));
+    assert_eq!(talk.say("And?").await, RunOutcome::Completed);
+    assert_eq!(talk.compactions().await[0].size_after, None);
 }
 
 #[tokio::test]
