@@ -236,6 +236,7 @@ async fn a_size_that_nobody_reports_compacts_nothing() {
     }
     talk.provider.answer(text("Done."));
     assert_eq!(talk.say("Do it.").await, RunOutcome::Completed);
+    assert_eq!(talk.shown(), ["summary 0", "compacted +3 barrier"]);
     assert_eq!((talk.provider.resets(), talk.requests().len()), (vec![2], 5));
     // Nothing but zeros is no report either.
     talk.base_size = None;
