@@ -8,8 +8,12 @@ const TOOL_NAME = /^[a-zA-Z0-9_-]{1,64}$/;
 export class ChatEndpoint {
   /** Every request, in order: `{text, json, messages, headers}`; `messages` are raw JSON texts. */
   requests = [];
+  /** Numbers (from 0) of the requests that began anew with a summary which no request had before. */
+  resets = [];
   /** What was wrong with the requests; a scenario must end with none. */
   faults = [];
+  /** The request that the next one has to extend. */
+  #latest;
   #answers = [];
   #fallback;
   #reset;
@@ -98,9 +102,26 @@ export class ChatEndpoint {
     for (const problem of dialectProblems(entry.json)) fault(problem);
     const reset = this.#reset;
     this.#reset = undefined;
-    const before = this.requests[reset?.base ?? number - 2];
-    if (before?.json !== undefined) for (const problem of extensionProblems(before, entry, reset?.except)) fault(problem);
+    const asked = startsWith(entry.json.messages?.at(-1), "<compaction>");
+    const summary = entry.messages.find((_, index) => startsWith(entry.json.messages[index], "<conversation_summary>"));
+    if (summary !== undefined && !this.requests.slice(0, -1).some((earlier) => earlier.messages.includes(summary))) {
+      this.resets.push(number - 1);
+      this.#latest = entry;
+      return;
+    }
+    const before = reset?.base === undefined ? this.#latest : this.requests[reset.base];
+    // A request for a summary stands beside the conversation; of a history that was refused it repeats a part.
+    if (!asked) this.#latest = entry;
+    if (before?.json === undefined) return;
+    const extended = asked ? { ...before, messages: before.messages.slice(0, entry.messages.length - 1) } : before;
+    for (const problem of extensionProblems(extended, entry, reset?.except)) fault(problem);
   }
+}
+
+function startsWith(message, beginning) {
+  const content = message?.content;
+  const text = typeof content === "string" ? content : content?.[0]?.text;
+  return message?.role === "user" && text?.startsWith(beginning) === true;
 }
 
 /** What a strict endpoint refuses. */

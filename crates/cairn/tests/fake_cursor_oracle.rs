@@ -19,10 +19,11 @@ use cairn::cursor::proto::agent::agent_server_message::Message as ServerMessage;
 use cairn::cursor::proto::agent::conversation_turn_structure::Turn;
 use cairn::cursor::proto::agent::interaction_update::Message as Update;
 use cairn::cursor::proto::agent::{
-    AgentConversationTurnStructure, AgentServerMessage, ConversationStateStructure,
-    ConversationTurnStructure, ExecServerMessage, InteractionUpdate, KvServerMessage, SetBlobArgs, ShellArgs,
-    TextDeltaUpdate, ToolCallCompletedUpdate, ToolCallStartedUpdate, TurnEndedUpdate, exec_server_message,
-    kv_server_message,
+    AgentConversationTurnStructure, AgentServerMessage, ConversationStateStructure, ConversationSummary,
+    ConversationSummaryArchive, ConversationTokenDetails, ConversationTurnStructure, ExecServerMessage,
+    InteractionUpdate, KvServerMessage, SetBlobArgs, ShellArgs, SummaryCompletedUpdate, SummaryStartedUpdate,
+    SummaryUpdate, TextDeltaUpdate, ToolCallCompletedUpdate, ToolCallStartedUpdate, TurnEndedUpdate,
+    exec_server_message, kv_server_message,
 };
 use cairn::demo::wire_client::{RunEnd, RunFrame};
 use prost::Message as _;
@@ -363,4 +364,190 @@ fn execs_count_up_and_a_shell_exec_says_how_its_command_was_read() {
     world.breaks("no parsing_result", |steps| {
         steps.insert(TEXT, shell(1, ShellArgs::default()))
     });
+}
+
+/// A run that is compacted before its answer.
+struct Compacted {
+    world: World,
+    carrier: Blob,
+    summary: Blob,
+    archive: Blob,
+}
+
+impl Compacted {
+    fn new() -> Self {
+        let world = World::new();
+        let carrier = Blob::new(&b"the gist, for the model"[..]);
+        let summary = ConversationSummary {
+            summary: "the gist".to_owned(),
+        };
+        let archive = ConversationSummaryArchive {
+            summarized_messages: vec![world.user.id.to_wire()],
+            summary: "the gist".to_owned(),
+            window_tail: 0,
+            summary_message: carrier.id.to_wire(),
+        };
+        Self {
+            world,
+            carrier,
+            summary: Blob::new(summary.encode_to_vec()),
+            archive: Blob::new(archive.encode_to_vec()),
+        }
+    }
+
+    fn state(&self, roots: &[&Blob], turn: &Blob, pending: usize) -> ConversationStateStructure {
+        ConversationStateStructure {
+            summary: Some(self.summary.id.to_wire()),
+            summary_archives: vec![self.archive.id.to_wire()],
+            ..self.world.state(roots, turn, pending)
+        }
+    }
+
+    fn good(&self) -> Vec<Step> {
+        let World {
+            system,
+            answer,
+            turn,
+            longer_turn,
+            ..
+        } = &self.world;
+        let begun = [system, &self.carrier];
+        let ended = [system, &self.carrier, answer];
+        let mut steps = self.world.good();
+        steps[STAGED] = checkpoint(&self.state(&begun, longer_turn, 1));
+        steps[SETTLED] = checkpoint(&self.state(&ended, longer_turn, 0));
+        steps[SETTLED + 1] = steps[SETTLED].clone();
+        let compaction = [
+            update(Update::SummaryStarted(SummaryStartedUpdate {})),
+            update(Update::Summary(SummaryUpdate {
+                summary: "the gist".to_owned(),
+            })),
+            update(Update::SummaryCompleted(SummaryCompletedUpdate::default())),
+            set(20, &self.carrier),
+            set(21, &self.summary),
+            set(22, &self.archive),
+            Acknowledge(20),
+            Acknowledge(21),
+            Acknowledge(22),
+            checkpoint(&self.state(&begun, turn, 0)),
+        ];
+        // The KV ids count up.
+        for (id, at) in (23..).zip(TEXT + 1..TURN_ENDED) {
+            steps[at] = match (&steps[at], at) {
+                (Acknowledge(_), _) => Acknowledge(id - 3),
+                (_, at) if at == TEXT + 1 => set(id, &self.world.step),
+                (_, at) if at == TEXT + 2 => set(id, longer_turn),
+                _ => set(id, answer),
+            };
+        }
+        steps.splice(TEXT..TEXT, compaction);
+        steps
+    }
+
+    #[track_caller]
+    fn breaks(&self, rule: &str, change: impl FnOnce(&mut Vec<Step>)) {
+        let mut steps = self.good();
+        change(&mut steps);
+        let breaches = self.world.judge(&steps);
+        assert!(
+            breaches.iter().any(|breach| breach.contains(rule)),
+            "{rule:?} is not in {breaches:#?}"
+        );
+    }
+}
+
+fn checkpoint(state: &ConversationStateStructure) -> Step {
+    message(ServerMessage::ConversationCheckpointUpdate(
+        state.encode_to_vec().into(),
+    ))
+}
+
+#[test]
+fn roots_begin_anew_with_a_summary_that_was_shown_and_an_archive_of_what_was_there() {
+    let compacted = Compacted::new();
+    let World {
+        system,
+        user,
+        answer,
+        turn,
+        ..
+    } = &compacted.world;
+    let carrier = &compacted.carrier;
+    let begun = TEXT + 9;
+    assert_eq!(compacted.world.judge(&compacted.good()), Vec::<String>::new());
+    let state = || compacted.state(&[system, carrier], turn, 0);
+    compacted.breaks("started twice", |steps| steps.insert(TEXT, steps[TEXT].clone()));
+    compacted.breaks("before summarising had started", |steps| drop(steps.remove(TEXT)));
+    compacted.breaks("over before it had started", |steps| {
+        steps.insert(TEXT, steps[TEXT + 2].clone())
+    });
+    compacted.breaks("within a compaction", |steps| drop(steps.remove(TEXT + 2)));
+    compacted.breaks("no prefix of the", |steps| drop(steps.remove(TEXT + 1)));
+    compacted.breaks("has not acknowledged", |steps| drop(steps.remove(TEXT + 8)));
+    compacted.breaks("changed the system root", |steps| {
+        steps[begun] = checkpoint(&compacted.state(&[user, carrier], turn, 0));
+    });
+    compacted.breaks("a size that nobody has measured", |steps| {
+        steps[begun] = checkpoint(&ConversationStateStructure {
+            token_details: Some(ConversationTokenDetails::default()),
+            ..state()
+        });
+    });
+    compacted.breaks("no archive", |steps| {
+        steps[begun] = checkpoint(&ConversationStateStructure {
+            summary_archives: Vec::new(),
+            ..state()
+        });
+    });
+    compacted.breaks("an older archive was changed", |steps| {
+        steps[begun] = checkpoint(&ConversationStateStructure {
+            summary_archives: vec![user.id.to_wire(), compacted.archive.id.to_wire()],
+            ..state()
+        });
+    });
+    compacted.breaks("another summary than the one that was shown", |steps| {
+        steps[begun] = checkpoint(&ConversationStateStructure {
+            summary: None,
+            ..state()
+        });
+    });
+    compacted.breaks("does not fit what it replaces", |steps| {
+        steps[begun] = checkpoint(&compacted.state(&[system, user], turn, 0));
+    });
+    compacted.breaks("although none was shown", |steps| {
+        let last = steps.len() - 2;
+        steps[last] = checkpoint(&ConversationStateStructure {
+            summary: None,
+            ..compacted.state(&[system, carrier, answer], turn, 0)
+        });
+    });
+}
+
+#[test]
+fn an_edited_message_may_leave_an_end_of_the_state_out() {
+    let world = World::new();
+    let held = [
+        &world.system,
+        &world.user,
+        &world.answer,
+        &world.turn,
+        &world.message,
+    ];
+    let held: BTreeMap<_, _> = held.map(|blob| (blob.id.to_wire(), blob.data.clone())).into();
+    let base = world.state(
+        &[&world.system, &world.user, &world.answer],
+        &world.longer_turn,
+        0,
+    );
+    for branches in [false, true] {
+        let mut oracle = WireOracle::new("run", &base, held.clone(), Some(world.sent.clone()));
+        if branches {
+            oracle.expect_branch(BTreeMap::new());
+        }
+        let Frame(frame) = world.initial() else {
+            panic!("a checkpoint is a frame");
+        };
+        oracle.observe(&frame);
+        assert_eq!(oracle.finish(true).is_empty(), branches);
+    }
 }

@@ -16,16 +16,18 @@ use std::sync::Arc;
 
 use cairn::config::{Api as ConfiguredApi, ModelConfig};
 use cairn::model::{
-    Message, MessageBody, MessageId, ModelSpec, Part, PromptSpec, RevisionId, RunAction, RunOutcome,
-    ToolDefinition, UserOrigin,
+    CompactionSpec, Message, MessageBody, MessageId, ModelRequest, ModelSpec, Part, PromptSpec, RevisionId,
+    RunAction, RunOutcome, ToolDefinition, UserOrigin,
 };
-use cairn::provider::ProviderRouter;
+use cairn::provider::{ModelInvocation, ModelStream, Provider, ProviderRouter};
 use cairn::run::{RunServices, start};
+use futures_util::StreamExt as _;
 use prefix_conformance::{
     Api, AssertOn, ConformanceError, ConformanceOptions, Host, HostError, Outcome, Position, Session,
     Violation, run_prefix_conformance,
 };
 use support::fake_client::{Bench, FakeClient, prepared, user_message};
+use support::fake_provider::text;
 
 /// The engine on a store of its own, with a client that loads skills.
 struct Engine {
@@ -33,6 +35,22 @@ struct Engine {
     head: Option<RevisionId>,
     /// What the instructions of each turn end with: a host that keeps them says the same twice.
     instructions: [&'static str; 2],
+    /// Whether the history is compacted before the second turn's first answer.
+    compacts: bool,
+}
+
+/// The endpoint of a configured model, but for summaries: a run of the check has no request for one.
+#[derive(Debug)]
+struct Summarised(Arc<dyn Provider>);
+
+impl Provider for Summarised {
+    fn call(&self, request: &ModelRequest, invocation: ModelInvocation) -> ModelStream {
+        if !request.asks_for_summary() {
+            return self.0.call(request, invocation);
+        }
+        let summary = text("The first skill, alpha, was loaded.").into_iter().map(Ok);
+        futures_util::stream::iter(summary).boxed()
+    }
 }
 
 impl Engine {
@@ -41,6 +59,7 @@ impl Engine {
             bench: Bench::new().await,
             head: None,
             instructions,
+            compacts: false,
         }
     }
 }
@@ -97,7 +116,12 @@ impl Host for Engine {
             .map_err(|fault| HostError(fault.to_string()))?
             .into_routes();
         let services = RunServices {
-            providers: Arc::new(routes.into_iter().collect::<HashMap<_, _>>()),
+            providers: Arc::new(
+                routes
+                    .into_iter()
+                    .map(|(id, route)| (id, Arc::new(Summarised(route)) as Arc<dyn Provider>))
+                    .collect::<HashMap<_, _>>(),
+            ),
             ..self.bench.services.clone()
         };
         let id = format!("run-{turn}");
@@ -118,6 +142,13 @@ impl Host for Engine {
         run.model = Arc::new(ModelSpec {
             max_output_tokens: Some(1024),
             ..(*run.model).clone()
+        });
+        run.compaction = (self.compacts && turn == 2).then(|| CompactionSpec {
+            instruction: "Summarise.".into(),
+            before_summary: "Summary: ".into(),
+            after_summary: "".into(),
+            threshold: Some(1_000_000),
+            base_size: Some(1_000_000),
         });
         run.prompt = Arc::new(prompt(self.instructions[turn - 1]));
         let (handle, _task) = start(services, run);
@@ -162,6 +193,36 @@ async fn the_engine_keeps_its_prefix_through_two_skill_loads() {
         assert_eq!(outcome.cacheable_continuity, 1.0);
         assert!(outcome.min_continuity >= 0.95, "{}", outcome.min_continuity);
         assert_eq!(outcome.resets, Vec::<usize>::new());
+    }
+}
+
+#[tokio::test]
+async fn a_compaction_is_one_reset_and_the_new_prefix_is_stable_at_once() {
+    for api in Api::ALL {
+        let mut options = ConformanceOptions::new(api);
+        options.limits.allowed_resets = 1;
+        let mut engine = Engine::new(["", ""]).await;
+        engine.compacts = true;
+        let outcome = run_prefix_conformance(&mut engine, &options).await.unwrap();
+        assert_eq!((outcome.requests, &outcome.resets[..]), (4, &[3][..]));
+        // Instructions, tools and the context are kept; what follows is new.
+        let broken = &outcome.pairs[1].provider;
+        let boundary = broken.boundary.as_ref().unwrap();
+        assert_eq!(boundary.tool, None);
+        assert_eq!(outcome.pairs[2].provider.boundary, None, "{api}");
+        // A compaction that was declared and does not come is found.
+        engine = Engine::new(["", ""]).await;
+        let result = run_prefix_conformance(&mut engine, &options).await;
+        assert!(
+            matches!(
+                &result,
+                Err(ConformanceError::Broken {
+                    violation: Violation::TooFewResets { .. },
+                    ..
+                })
+            ),
+            "{result:?}"
+        );
     }
 }
 

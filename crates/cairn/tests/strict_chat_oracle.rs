@@ -116,3 +116,32 @@ async fn a_reset_is_excused_once_and_one_conversation_is_stricter() {
         chat.violations()
     );
 }
+
+#[tokio::test]
+async fn a_request_for_a_summary_stands_beside_and_a_new_summary_begins_anew() {
+    let ask = || user("<compaction>\nSummarise.");
+    let summary = |gist: &str| user(&format!("<conversation_summary>\n{gist}"));
+    let base = vec![user("a"), assistant(said("b"), &[]), user("c")];
+    let asked = [&base[..], &[ask()]].concat();
+    let shorter = [&base[..2], &[ask()]].concat();
+    let anew = vec![user("rules"), summary("one"), user("c")];
+    let grown = [&anew[..], &[assistant(said("d"), &[]), user("e")]].concat();
+    let again = vec![user("rules"), summary("two"), user("e")];
+    let good: [&[HistoryItem]; 7] = [&base, &asked, &shorter, &anew, &grown, &again, &again];
+    assert_eq!(noticed(&good).await, Vec::<String>::new());
+    // Nothing extends the request for a summary; what it stands beside goes on.
+    let further = [&base[..], &[assistant(said("d"), &[]), user("e")]].concat();
+    assert_eq!(noticed(&[&base, &asked, &further]).await, Vec::<String>::new());
+    let edited = [&anew[..], &[assistant(said("d"), &[]), user("x")]].concat();
+    let changed = vec![user("a"), assistant(said("b"), &[]), user("x"), ask()];
+    for (histories, expected) in [
+        ([&anew[..], &grown, &edited], "message 5 differs"),
+        ([&base[..], &asked, &changed], "message 3 differs"),
+    ] {
+        let noticed = noticed(&histories).await;
+        assert!(
+            noticed.iter().any(|breach| breach.contains(expected)),
+            "{noticed:?}"
+        );
+    }
+}

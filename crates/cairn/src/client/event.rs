@@ -17,6 +17,14 @@ pub enum ClientEvent {
         /// Zero-based number of the call in its run.
         provider_call_index: u32,
     },
+    /// A call of the provider begins that asks for a summary of the conversation. Nothing of its answer is shown but
+    /// its token counts: it ends with `CompactionFailed` or with a state of the cause `Compacted`.
+    CompactionStarted {
+        /// Zero-based number of the call in its run.
+        provider_call_index: u32,
+    },
+    /// The history stays as it was; why, for the person.
+    CompactionFailed(Arc<str>),
     /// Answer text follows.
     TextStart,
     /// A piece of answer text.
@@ -59,7 +67,8 @@ pub enum ClientEvent {
         /// What happened.
         cause: StateCause,
         /// What the model's view of the conversation grew by since the last state that carried a barrier.
-        /// Empty while a tool round is open: an open round is not part of that view.
+        /// Empty while a tool round is open: an open round is not part of that view. For `Compacted` it is the whole
+        /// view, which replaces what was before.
         appended: Vec<Arc<HistoryItem>>,
         /// Present where the run waits until the client holds this very state.
         barrier: Option<Barrier>,
@@ -81,6 +90,11 @@ pub enum StateCause {
     ToolRoundSettled(Arc<ToolRound>),
     /// Messages about events were appended between two model calls. Carries a barrier.
     RuntimeEvents,
+    /// The history was compacted: it begins anew with a summary. Carries a barrier.
+    Compacted {
+        /// The summary in the model's own words.
+        summary: Arc<str>,
+    },
     /// The model's final answer was appended. Carries a barrier.
     Final,
 }

@@ -129,6 +129,8 @@ async fn conduct(
         context_window,
         presentation: Presentation::default(),
         usage: Vec::new(),
+        measured: None,
+        summarising: false,
         call_started_at_ms: 0,
         final_checkpoints: None,
     };

@@ -5,8 +5,9 @@
 use std::time::Duration;
 
 use super::proto::agent::{
-    AgentServerMessage, InteractionUpdate, TextDeltaUpdate, ThinkingCompletedUpdate, ThinkingDeltaUpdate,
-    TurnEndedUpdate, agent_server_message, interaction_update::Message,
+    AgentServerMessage, InteractionUpdate, SummaryCompletedUpdate, SummaryStartedUpdate, SummaryUpdate,
+    TextDeltaUpdate, ThinkingCompletedUpdate, ThinkingDeltaUpdate, TurnEndedUpdate, agent_server_message,
+    interaction_update::Message,
 };
 use crate::model::Usage;
 
@@ -43,6 +44,25 @@ pub fn thinking_completed(duration: Duration) -> AgentServerMessage {
 /// A measured duration of thinking as the wire has it.
 pub fn thinking_millis(duration: Duration) -> i32 {
     i32::try_from(duration.as_millis()).unwrap_or(i32::MAX).max(1)
+}
+
+/// The conversation is being summarised.
+pub fn summary_started() -> AgentServerMessage {
+    update(Message::SummaryStarted(SummaryStartedUpdate {}))
+}
+
+/// The whole summary.
+pub fn summary(text: &str) -> AgentServerMessage {
+    update(Message::Summary(SummaryUpdate {
+        summary: text.to_owned(),
+    }))
+}
+
+/// Summarising is over. Without a summary before it, it came to nothing.
+pub fn summary_completed() -> AgentServerMessage {
+    update(Message::SummaryCompleted(SummaryCompletedUpdate {
+        hook_message: None,
+    }))
 }
 
 /// The end of the turn, with what the provider reported over the whole run and nothing else.

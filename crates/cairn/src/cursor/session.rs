@@ -46,8 +46,12 @@ pub(super) struct Session {
     /// Size of the model's context in tokens, if known.
     pub context_window: Option<u32>,
     pub presentation: Presentation,
-    /// What each model call of the run reported.
+    /// What each model call of the run reported, those for summaries too.
     pub usage: Vec<Option<Usage>>,
+    /// What the last model call for an answer reported: how full the context is.
+    pub measured: Option<Usage>,
+    /// Whether the current model call is for a summary.
+    pub summarising: bool,
     /// When the current model call began; freezes the time of a staged answer.
     pub call_started_at_ms: u64,
     pub final_checkpoints: Option<oneshot::Receiver<FinalCheckpoints>>,
@@ -166,7 +170,8 @@ impl Session {
                 }
                 Some(
                     conversation_action::Action::UserMessageAction(_)
-                    | conversation_action::Action::ResumeAction(_),
+                    | conversation_action::Action::ResumeAction(_)
+                    | conversation_action::Action::SummarizeAction(_),
                 )
                 | None => self.refuse(RunFailure::Protocol(format!(
                     "message {seqno} of request {} holds an action that a running request cannot take",
@@ -193,7 +198,20 @@ impl Session {
         match event {
             ClientEvent::ModelCallStarted { .. } => {
                 self.usage.push(None);
+                self.measured = None;
+                self.summarising = false;
                 self.call_started_at_ms = clock::unix_ms();
+            }
+            ClientEvent::CompactionStarted { .. } => {
+                self.usage.push(None);
+                // A second call for the same summary is not shown.
+                if !std::mem::replace(&mut self.summarising, true) {
+                    self.send(&interaction::summary_started()).await;
+                }
+            }
+            ClientEvent::CompactionFailed(text) => {
+                self.send(&interaction::summary_completed()).await;
+                self.send(&interaction::notice(&text)).await;
             }
             ClientEvent::TextStart | ClientEvent::ThinkingStart => {}
             ClientEvent::TextDelta(delta) => {
@@ -218,6 +236,9 @@ impl Session {
                 self.apply_or_refuse(effects).await;
             }
             ClientEvent::Usage(usage) => {
+                if !self.summarising {
+                    self.measured = Some(usage);
+                }
                 if let Some(last) = self.usage.last_mut() {
                     *last = Some(usage);
                 }
@@ -293,6 +314,17 @@ impl Session {
                     barrier,
                 });
             }
+            (StateCause::Compacted { summary }, Some(barrier)) => {
+                self.measured = None;
+                self.send(&interaction::summary(&summary)).await;
+                self.send(&interaction::summary_completed()).await;
+                self.enqueue(CheckpointJob::Compacted {
+                    history: appended,
+                    summary,
+                    revision,
+                    barrier,
+                });
+            }
             (StateCause::Final, Some(barrier)) => {
                 let (reply, ready) = oneshot::channel();
                 self.final_checkpoints = Some(ready);
@@ -317,6 +349,7 @@ impl Session {
                 StateCause::Initial
                 | StateCause::ToolRoundSettled(_)
                 | StateCause::RuntimeEvents
+                | StateCause::Compacted { .. }
                 | StateCause::Final,
                 None,
             ) => tracing::error!("a state that needs a barrier came without one"),
@@ -441,10 +474,9 @@ impl Session {
         }
     }
 
-    /// Input and output of the last model call, where the provider reported both. [capture]
+    /// Input and output of the last model call for an answer, where the provider reported both. [capture]
     fn token_details(&self) -> Option<ConversationTokenDetails> {
-        let usage = self.usage.last().copied().flatten()?;
-        let used = usage.input()?.saturating_add(usage.output?);
+        let used = self.measured?.size()?;
         Some(ConversationTokenDetails {
             used_tokens: u32::try_from(used).unwrap_or(u32::MAX),
             max_tokens: self.context_window.unwrap_or_default(),

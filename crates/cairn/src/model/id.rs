@@ -89,6 +89,16 @@ impl MessageId {
         Self::new(format!("{run}/assistant/{provider_call_index}"))
     }
 
+    /// The instruction that the run's provider call with this zero-based index answers with a summary.
+    pub fn summary_request(run: &RunId, provider_call_index: u32) -> Self {
+        Self::new(format!("{run}/summary-request/{provider_call_index}"))
+    }
+
+    /// The summary that the run's provider call with this zero-based index produced.
+    pub fn summary(run: &RunId, provider_call_index: u32) -> Self {
+        Self::new(format!("{run}/summary/{provider_call_index}"))
+    }
+
     /// The message that holds the call at `index` of a round.
     pub fn tool_call(round: &ToolRoundId, index: usize) -> Self {
         Self::new(format!("{round}/{index}/call"))

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::{ConversationId, HistoryItem, ModelSpec};
+use super::{ConversationId, HistoryItem, MessageId, ModelSpec, UserOrigin};
 
 /// Instructions and tools; compiled once for a run and then frozen.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -38,4 +38,31 @@ pub struct ModelRequest {
     pub history: Vec<Arc<HistoryItem>>,
     /// The conversation, from which an adapter may derive an opaque and stable cache key.
     pub conversation: ConversationId,
+}
+
+impl ModelRequest {
+    /// Whether it asks for a summary of the conversation. Such a request extends its predecessor like any other, but
+    /// stands beside the conversation: the next request does not extend it.
+    pub fn asks_for_summary(&self) -> bool {
+        matches!(
+            self.history.last().map(AsRef::as_ref),
+            Some(HistoryItem::User {
+                origin: UserOrigin::SummaryRequest,
+                ..
+            })
+        )
+    }
+
+    /// The summary that the history begins with, if it was compacted. Requests of one conversation with the same answer
+    /// extend each other; another answer is a declared reset.
+    pub fn compacted_to(&self) -> Option<&MessageId> {
+        self.history.iter().find_map(|item| match item.as_ref() {
+            HistoryItem::User {
+                id,
+                origin: UserOrigin::Summary { .. },
+                ..
+            } => Some(id),
+            HistoryItem::User { .. } | HistoryItem::Assistant { .. } | HistoryItem::ToolResult(_) => None,
+        })
+    }
 }

@@ -62,6 +62,13 @@ pub enum UserOrigin {
         /// The event's stable id as the client adapter keeps it.
         event_id: Arc<str>,
     },
+    /// A summary that stands for everything that was before it: the history was compacted.
+    Summary {
+        /// The event's stable id as the client adapter keeps it.
+        event_id: Arc<str>,
+    },
+    /// Asks for that summary, at the end of one model request; never part of a history.
+    SummaryRequest,
     /// Taken over from a client's history that names no origin.
     Imported,
 }

@@ -3,6 +3,7 @@
 //! Owns the one provider-independent and client-independent shape of a conversation.
 //! Must never know: I/O, async, serialisation (serde, prost), SQL, any client's wire or any provider's JSON.
 
+mod compaction;
 mod failure;
 mod history;
 mod id;
@@ -13,6 +14,7 @@ mod spec;
 mod tool;
 mod usage;
 
+pub use compaction::{CompactionSpec, CompactionTrigger};
 pub use failure::{FailureKind, ProviderFailure, ProviderFault, RunFailure};
 pub use history::{HistoryError, HistoryItem, project};
 pub use id::{CallId, ConversationId, MessageId, ParentCall, RevisionId, RunId, StateDigest, ToolRoundId};

@@ -5,8 +5,8 @@
 use std::sync::Arc;
 
 use super::{
-    Assistant, ConversationId, Message, ModelSpec, ParentCall, PromptSpec, RevisionId, RunFailure, RunId,
-    ToolCall, ToolRoundId,
+    Assistant, CompactionSpec, ConversationId, Message, ModelSpec, ParentCall, PromptSpec, RevisionId,
+    RunFailure, RunId, ToolCall, ToolRoundId,
 };
 
 /// Everything that a run needs, decided before it starts and fixed until it ends.
@@ -22,6 +22,8 @@ pub struct PreparedRun {
     pub model: Arc<ModelSpec>,
     /// Instructions and tools, fixed for the run.
     pub prompt: Arc<PromptSpec>,
+    /// When and how the history is compacted; absent where the client has no use for it.
+    pub compaction: Option<CompactionSpec>,
     /// The revision that the client's history stands for.
     pub base: RevisionId,
     /// What to do on top of it.
@@ -58,6 +60,11 @@ pub enum RunAction {
         /// An assistant message that the client's state holds as not yet settled. The tools of a round run before
         /// the model is called again; an answer is appended and ends the run.
         pending: Option<PendingAssistant>,
+    },
+    /// Compact the base history and end.
+    Compact {
+        /// As in `Start`: it is part of what is summarised.
+        interrupted: Option<PendingAssistant>,
     },
 }
 

@@ -24,6 +24,13 @@ impl Usage {
             .map(|fresh| fresh + self.cache_read.unwrap_or(0) + self.cache_write.unwrap_or(0))
     }
 
+    /// What the call held and said together, if the provider reported both: the size of the history that it leaves.
+    /// Nothing where it reported nothing but zeros.
+    pub fn size(&self) -> Option<u64> {
+        let size = self.input()?.saturating_add(self.output?);
+        (size > 0).then_some(size)
+    }
+
     /// The sum over the calls of a run. A field that any call left out is absent in the sum.
     pub fn sum(calls: impl IntoIterator<Item = Option<Usage>>) -> Option<Usage> {
         let add = |a: Option<u64>, b: Option<u64>| Some(a? + b?);

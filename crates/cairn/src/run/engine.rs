@@ -2,20 +2,24 @@
 //!
 //! Must never know: a client's words, a tool's name, an endpoint, or SQL.
 
+mod compaction;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use futures_util::StreamExt;
 
+use compaction::Compactor;
+
 use super::lifecycle::{Halt, Lifecycle, RunState};
-use super::model_cycle::{ModelCycle, ModelOutput};
+use super::model_cycle::{ModelCycle, ModelCycleFailure, ModelOutput};
 use super::tool_round::OpenToolRound;
 use super::views::{View, Views};
 use crate::client::{ClientCommand, ClientEvent, RunHandle, StateCause, barrier};
 use crate::clock;
 use crate::model::{
-    HistoryItem, Message, MessageBody, MessageId, ModelRequest, PendingAssistant, PreparedRun,
-    ProviderFailure, RevisionId, RunAction, RunFailure, ToolResult, ToolRound, ToolRoundId, Usage, project,
+    HistoryItem, Message, MessageBody, MessageId, ModelRequest, PendingAssistant, PreparedRun, RevisionId,
+    RunAction, RunFailure, ToolResult, ToolRound, ToolRoundId, Usage, UserOrigin, project,
 };
 use crate::provider::{ModelInvocation, Provider};
 use crate::store::Store;
@@ -23,6 +27,22 @@ use crate::store::Store;
 /// What the model reads as the result of a call that the person stopped by going on.
 const INTERRUPTED: &str =
     "The user interrupted this call. It may have run in part or in full; its outcome is unknown.";
+
+/// What a model call is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Purpose {
+    /// The next answer of the conversation.
+    Answer,
+    /// A summary of it.
+    Summary,
+}
+
+impl Purpose {
+    /// Whether the client is told of this event of the call. A summary is not the model's answer to anyone.
+    fn shows(self, event: &ClientEvent) -> bool {
+        self == Self::Answer || matches!(event, ClientEvent::Usage(_))
+    }
+}
 
 /// The single writer of one run.
 pub(super) struct Engine<'a> {
@@ -36,6 +56,7 @@ pub(super) struct Engine<'a> {
     history: View,
     /// History items that the client was not yet told of in a state with a barrier.
     unannounced: usize,
+    compactor: Compactor,
     provider_call_index: u32,
     usage: Vec<Option<Usage>>,
     /// Results that came while the loop was busy committing another one.
@@ -62,6 +83,7 @@ impl<'a> Engine<'a> {
             head: run.base.clone(),
             history: View::default(),
             unannounced: 0,
+            compactor: Compactor::new(run.compaction.as_ref()),
             provider_call_index: 0,
             usage: Vec::new(),
             results: VecDeque::new(),
@@ -78,7 +100,8 @@ impl<'a> Engine<'a> {
     pub(super) async fn run(&mut self) -> Result<(), Halt> {
         let mut complete = self.open().await?;
         while !complete {
-            let (index, output) = self.call_model().await?;
+            self.compact_if_large().await?;
+            let (index, output) = self.answer().await?;
             if output.calls.is_empty() {
                 complete = self.commit_answer(index, output).await?;
             } else {
@@ -113,13 +136,15 @@ impl<'a> Engine<'a> {
                 interrupted,
                 messages,
             } => {
-                match interrupted {
-                    Some(pending) if pending.calls.is_empty() => self.append_restored(pending).await?,
-                    Some(pending) => self.answer_interrupted(pending).await?,
-                    None => {}
-                }
+                self.append_interrupted(interrupted).await?;
                 self.append(messages).await?;
                 self.open_for_answer().await
+            }
+            RunAction::Compact { interrupted } => {
+                self.append_interrupted(interrupted).await?;
+                self.announce(StateCause::Initial).await?;
+                self.compact_on_demand().await?;
+                self.close().await
             }
             RunAction::Resume { pending } => match pending {
                 Some(pending) if pending.calls.is_empty() => {
@@ -142,10 +167,11 @@ impl<'a> Engine<'a> {
     /// Opens a run whose next step is a model call, unless the history ends with a whole answer: then there is nothing
     /// to answer, and an endpoint would refuse or go on with its own words. Returns whether the run is complete.
     async fn open_for_answer(&mut self) -> Result<bool, Halt> {
-        let answered = matches!(
-            self.history.items().last().map(AsRef::as_ref),
-            Some(HistoryItem::Assistant { calls, .. }) if calls.is_empty()
-        );
+        let answered = match self.history.items().last().map(AsRef::as_ref) {
+            Some(HistoryItem::Assistant { calls, .. }) => calls.is_empty(),
+            Some(HistoryItem::User { origin, .. }) => matches!(origin, UserOrigin::Summary { .. }),
+            Some(HistoryItem::ToolResult(_)) | None => false,
+        };
         if answered {
             self.emit(ClientEvent::Notice(
                 "The last message is answered already; nothing was left to do.".into(),
@@ -158,6 +184,15 @@ impl<'a> Engine<'a> {
         Ok(answered)
     }
 
+    /// Takes over what the client's state holds as not yet settled, before anything new.
+    async fn append_interrupted(&mut self, interrupted: Option<PendingAssistant>) -> Result<(), Halt> {
+        match interrupted {
+            Some(pending) if pending.calls.is_empty() => self.append_restored(pending).await,
+            Some(pending) => self.answer_interrupted(pending).await,
+            None => Ok(()),
+        }
+    }
+
     /// Appends an answer that the client has but never saw settled.
     async fn append_restored(&mut self, pending: PendingAssistant) -> Result<(), Halt> {
         let id = MessageId::restored(&self.run.id);
@@ -168,21 +203,45 @@ impl<'a> Engine<'a> {
         .await
     }
 
-    /// Calls the model once and reads its whole answer, or nothing of it. Also returns the call's index.
-    async fn call_model(&mut self) -> Result<(u32, ModelOutput), Halt> {
-        self.enter(RunState::RunningModel);
+    /// Has the model answer the history. Also returns the index of the call that did. A history that the endpoint
+    /// refuses as too long is compacted, once, and asked about again.
+    async fn answer(&mut self) -> Result<(u32, ModelOutput), Halt> {
+        loop {
+            self.enter(RunState::RunningModel);
+            let index = self.provider_call_index;
+            let history = self.history.items().to_vec();
+            match self.call_model(history, Purpose::Answer).await? {
+                Ok(output) => {
+                    self.note_size(output.usage).await?;
+                    return Ok((index, output));
+                }
+                Err(failed) => self.compact_after_refusal(failed).await?,
+            }
+        }
+    }
+
+    /// Calls the model once and reads its whole answer, or nothing of it.
+    async fn call_model(
+        &mut self,
+        history: Vec<Arc<HistoryItem>>,
+        purpose: Purpose,
+    ) -> Result<Result<ModelOutput, ModelCycleFailure>, Halt> {
         let provider_call_index = self.provider_call_index;
         self.store
             .record_provider_call(&self.run.id, provider_call_index)
             .await?;
+        self.provider_call_index += 1;
         // A call that ends without a report leaves the run's total unknown.
         self.usage.push(None);
-        self.emit(ClientEvent::ModelCallStarted { provider_call_index })
-            .await?;
+        self.emit(match purpose {
+            Purpose::Answer => ClientEvent::ModelCallStarted { provider_call_index },
+            Purpose::Summary => ClientEvent::CompactionStarted { provider_call_index },
+        })
+        .await?;
         let request = ModelRequest {
             prompt: self.run.prompt.clone(),
             model: self.run.model.clone(),
-            history: self.history.items().to_vec(),
+            history,
             conversation: self.run.conversation.clone(),
         };
         let invocation = ModelInvocation {
@@ -197,16 +256,19 @@ impl<'a> Engine<'a> {
         while let Some(event) = self.listen(events.next()).await? {
             let told = match event.and_then(|event| cycle.push(event)) {
                 Ok(told) => told,
-                Err(failure) => return Err(self.model_failed(cycle, failure)),
+                Err(failure) => return Ok(Err(self.model_failed(cycle.fail(failure)))),
             };
-            if let Some(told) = told {
+            if let Some(told) = told.filter(|told| purpose.shows(told)) {
                 self.emit(told).await?;
             }
         }
-        let output = cycle.finish()?;
-        self.provider_call_index += 1;
-        self.report(output.usage);
-        Ok((provider_call_index, output))
+        Ok(match cycle.finish() {
+            Ok(output) => {
+                self.report(output.usage);
+                Ok(output)
+            }
+            Err(failed) => Err(self.model_failed(*failed)),
+        })
     }
 
     /// Takes what the provider reported for the call that was made last.
@@ -216,10 +278,9 @@ impl<'a> Engine<'a> {
         }
     }
 
-    fn model_failed(&mut self, cycle: ModelCycle, failure: ProviderFailure) -> Halt {
-        let failed = cycle.fail(failure);
+    fn model_failed(&mut self, failed: ModelCycleFailure) -> ModelCycleFailure {
         tracing::debug!(
-            provider_call_index = self.provider_call_index,
+            provider_call_index = self.provider_call_index.saturating_sub(1),
             fault = failed.failure.fault.as_str(),
             status = failed.failure.status,
             partial_text = failed.partial_text,
@@ -227,7 +288,7 @@ impl<'a> Engine<'a> {
             "the model call failed; nothing of it is kept"
         );
         self.report(failed.usage);
-        failed.failure.into()
+        failed
     }
 
     /// Commits an answer without calls. Returns whether the run is complete; it goes on where events wait.
@@ -248,6 +309,11 @@ impl<'a> Engine<'a> {
             }])
             .await?;
         }
+        self.close().await
+    }
+
+    /// Has the client hold the final state. Returns whether the run is complete; it goes on where events wait.
+    async fn close(&mut self) -> Result<bool, Halt> {
         if self.runtime_events.is_empty() {
             self.announce(StateCause::Final).await?;
             // A message that came while the client stored the final state is not lost: the run goes on for it.

@@ -16,6 +16,8 @@ use crate::store::StoreError;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum RunState {
     Preparing,
+    /// Before a model call, or after one that was refused as too long.
+    Compacting,
     RunningModel,
     WaitingForTools,
     CommittingTool,

@@ -194,12 +194,12 @@ impl ModelCycle {
     ///
     /// # Errors
     /// A `Cut` failure where no terminal event came.
-    pub fn finish(self) -> Result<ModelOutput, ProviderFailure> {
+    pub fn finish(self) -> Result<ModelOutput, Box<ModelCycleFailure>> {
         if self.done.is_none() {
-            return Err(ProviderFailure::new(
+            return Err(Box::new(self.fail(ProviderFailure::new(
                 ProviderFault::Cut,
                 "The model's answer was cut off before its end. Nothing of it was kept; send the message again.",
-            ));
+            ))));
         }
         let reasoning = self.reasoning.seen.then(|| Reasoning {
             text: self.reasoning.text.into(),

@@ -44,9 +44,9 @@ fn read(events: Vec<ModelEvent>) -> Result<ModelOutput, String> {
             failure.message
         })?;
     }
-    cycle.finish().map_err(|failure| {
-        assert_eq!(failure.fault, ProviderFault::Cut);
-        failure.message
+    cycle.finish().map_err(|failed| {
+        assert_eq!(failed.failure.fault, ProviderFault::Cut);
+        failed.failure.message
     })
 }
 

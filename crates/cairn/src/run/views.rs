@@ -1,8 +1,8 @@
 //! What the model sees of a history, and the views of the heads that runs ended on: the next run goes on from one
 //! instead of folding the whole history again.
 //!
-//! Only copies of what the projection gives for a revision: one can be missing, never wrong. Must never know: how the
-//! projection works.
+//! Only copies of what the projection gives for a revision: one can be missing, never wrong. (The ids of calls that a
+//! compaction took out of it stay taken as long as the copy lives.) Must never know: how the projection works.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,7 +12,7 @@ use crate::model::{CallId, HistoryItem, RevisionId};
 /// Most heads whose view is kept. A view shares its texts with the store's copy of the history.
 const CAPACITY: usize = 16;
 
-/// What the model sees of a history. It only grows.
+/// What the model sees of a history. It only grows, until it begins anew.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(super) struct View {
     items: Vec<Arc<HistoryItem>>,
@@ -30,6 +30,12 @@ impl View {
             }
             self.items.push(item);
         }
+    }
+
+    /// The view of a history that begins anew. The call ids of the old one stay taken: the client still shows them.
+    pub(super) fn restart(&mut self, items: impl IntoIterator<Item = Arc<HistoryItem>>) {
+        self.items.clear();
+        self.extend(items);
     }
 
     pub(super) fn items(&self) -> &[Arc<HistoryItem>] {

@@ -5,7 +5,7 @@
 use sqlx::{FromRow, SqliteConnection};
 
 use super::history_cache::History;
-use super::revisions::{self, Appended};
+use super::revisions::{self, Appended, RevisionKey};
 use super::{Store, StoreError};
 use crate::model::{ConversationId, Message, RevisionId, RunId, StateDigest};
 
@@ -245,14 +245,24 @@ pub(super) async fn advance(
 ) -> Result<Appended, StoreError> {
     let appended = revisions::append(connection, &owned.conversation, &owned.head, messages).await?;
     if appended.revision != owned.head {
-        sqlx::query("UPDATE conversations SET head_revision = ? WHERE key = ?")
-            .bind(revisions::key_of(&appended.revision)?.as_slice())
-            .bind(owned.conversation.key)
-            .execute(connection)
-            .await
-            .map_err(StoreError::database("move a head"))?;
+        move_head(connection, owned, &revisions::key_of(&appended.revision)?).await?;
     }
     Ok(appended)
+}
+
+/// Makes a revision the head.
+pub(super) async fn move_head(
+    connection: &mut SqliteConnection,
+    owned: &Owned,
+    revision: &RevisionKey,
+) -> Result<(), StoreError> {
+    sqlx::query("UPDATE conversations SET head_revision = ? WHERE key = ?")
+        .bind(revision.as_slice())
+        .bind(owned.conversation.key)
+        .execute(connection)
+        .await
+        .map_err(StoreError::database("move a head"))?;
+    Ok(())
 }
 
 async fn find_state(

@@ -128,6 +128,9 @@ pub enum StoreError {
     /// A round without calls, or with a call id twice.
     #[error("tool round {0} needs calls, each with its own id")]
     MalformedRound(ToolRoundId),
+    /// A compaction that keeps no message.
+    #[error("run {0} compacts its history to nothing; it needs a summary")]
+    MalformedCompaction(RunId),
     /// The round does not exist in the run.
     #[error("run {run} has no tool round {round}")]
     UnknownRound {

@@ -1,4 +1,5 @@
-//! The durable facts: messages, revisions, conversations, runs, tool rounds, client states, inputs and a cas.
+//! The durable facts: messages, revisions, compactions, conversations, runs, tool rounds, client states, inputs and a
+//! cas.
 //!
 //! Owns the SQLite database and every rule that must hold across a crash: messages are immutable, a revision
 //! adds to its parent and copies nothing, one run owns a conversation, and each fact is one transaction that
@@ -7,6 +8,7 @@
 //! A dropped future leaves a fact either whole or absent; nothing needs to be undone.
 
 mod cas;
+mod compactions;
 mod conversations;
 mod error;
 mod history_cache;
@@ -20,6 +22,7 @@ mod sqlite;
 mod tool_rounds;
 
 pub use cas::BlobHash;
+pub use compactions::Compaction;
 pub use error::StoreError;
 pub use history_cache::History;
 pub use run_record::{RecordedFailure, RecordedOutcome, RunRecord};

@@ -62,6 +62,8 @@ pub(super) enum BodyRow {
 pub(super) enum OriginRow {
     Turn { event_id: Arc<str> },
     RequestContext { event_id: Arc<str> },
+    Summary { event_id: Arc<str> },
+    SummaryRequest,
     Imported,
 }
 
@@ -256,6 +258,10 @@ impl OriginRow {
             UserOrigin::RequestContext { event_id } => Self::RequestContext {
                 event_id: event_id.clone(),
             },
+            UserOrigin::Summary { event_id } => Self::Summary {
+                event_id: event_id.clone(),
+            },
+            UserOrigin::SummaryRequest => Self::SummaryRequest,
             UserOrigin::Imported => Self::Imported,
         }
     }
@@ -264,6 +270,8 @@ impl OriginRow {
         match self {
             Self::Turn { event_id } => UserOrigin::Turn { event_id },
             Self::RequestContext { event_id } => UserOrigin::RequestContext { event_id },
+            Self::Summary { event_id } => UserOrigin::Summary { event_id },
+            Self::SummaryRequest => UserOrigin::SummaryRequest,
             Self::Imported => UserOrigin::Imported,
         }
     }

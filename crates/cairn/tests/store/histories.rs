@@ -25,6 +25,16 @@ fn one_of_each() -> Vec<Message> {
             ],
         },
         MessageBody::User {
+            origin: UserOrigin::Summary {
+                event_id: "run/2".into(),
+            },
+            parts: vec![Part::Text("the gist".into())],
+        },
+        MessageBody::User {
+            origin: UserOrigin::SummaryRequest,
+            parts: vec![Part::Text("summarise".into())],
+        },
+        MessageBody::User {
             origin: UserOrigin::Imported,
             parts: vec![
                 Part::Text("before".into()),

@@ -8,6 +8,7 @@
 )]
 
 mod branches;
+mod compactions;
 mod files;
 mod histories;
 mod interleavings;

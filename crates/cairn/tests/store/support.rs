@@ -99,6 +99,7 @@ pub fn prepared(conversation: &ConversationId, run: &str, base: &RevisionId) -> 
             instructions: "Help.".into(),
             tools: Vec::new(),
         }),
+        compaction: None,
         base: base.clone(),
         action: RunAction::Resume { pending: None },
     }

@@ -89,6 +89,7 @@ pub fn prepared(run: &str, base: RevisionId, action: RunAction) -> PreparedRun {
                 })
                 .collect(),
         }),
+        compaction: None,
         base,
         action,
     }
@@ -218,6 +219,10 @@ impl FakeClient {
     fn note(&mut self, event: &ClientEvent) {
         let line = match event {
             ClientEvent::ModelCallStarted { provider_call_index } => format!("model {provider_call_index}"),
+            ClientEvent::CompactionStarted { provider_call_index } => {
+                format!("summary {provider_call_index}")
+            }
+            ClientEvent::CompactionFailed(text) => format!("no summary {text}"),
             ClientEvent::TextStart => "text(".to_owned(),
             ClientEvent::TextDelta(delta) => format!("text {delta}"),
             ClientEvent::TextEnd => ")text".to_owned(),
@@ -244,6 +249,7 @@ impl FakeClient {
                     StateCause::ToolResult(result) => format!("result {}", result.call),
                     StateCause::ToolRoundSettled(_) => "settled".to_owned(),
                     StateCause::RuntimeEvents => "events".to_owned(),
+                    StateCause::Compacted { .. } => "compacted".to_owned(),
                     StateCause::Final => "final".to_owned(),
                 };
                 format!(

@@ -9,15 +9,16 @@ use std::path::Path;
 use std::time::Duration;
 
 use bytes::Bytes;
+use cairn::cursor::blob::Blob;
 use cairn::cursor::proto::agent::agent_client_message::Message as ClientMessage;
 use cairn::cursor::proto::agent::agent_server_message::Message as ServerMessage;
 use cairn::cursor::proto::agent::interaction_update::Message as Update;
 use cairn::cursor::proto::agent::{
     self as pb, AgentClientMessage, AgentRunRequest, CancelAction, ClientHeartbeat, ConversationAction,
-    ConversationStateStructure, Error, ExecServerMessage, GetBlobArgs, GetBlobResult, InteractionQuery,
-    KvClientMessage, KvServerMessage, McpTools, RequestedModel, ResumeAction, SetBlobArgs, SetBlobResult,
-    ToolCall, TurnEndedUpdate, UserMessage, UserMessageAction, conversation_action, kv_client_message,
-    kv_server_message,
+    ConversationStateStructure, ConversationSummary, ConversationSummaryArchive, Error, ExecServerMessage,
+    GetBlobArgs, GetBlobResult, InteractionQuery, KvClientMessage, KvServerMessage, McpTools, RequestedModel,
+    ResumeAction, SetBlobArgs, SetBlobResult, SummarizeAction, ToolCall, TurnEndedUpdate, UserMessage,
+    UserMessageAction, conversation_action, kv_client_message, kv_server_message,
 };
 use cairn::demo::blobs::BlobStore;
 use cairn::demo::executor::Executor;
@@ -149,6 +150,8 @@ pub struct TurnReport {
     pub execs: Vec<ExecServerMessage>,
     /// Uploads that the server refused.
     pub refused: Vec<String>,
+    /// What was shown of compactions: `started`, the summary, `completed`.
+    pub summaries: Vec<String>,
 }
 
 impl TurnReport {
@@ -263,9 +266,53 @@ impl FakeCursor {
         self.start(action, Some(user_message)).await
     }
 
+    /// Sends an earlier message again, with other content.
+    pub async fn edit(&mut self, message: UserMessage) -> TurnReport {
+        let archived = self.archived();
+        let mut turn = self.start_message(message).await;
+        if let Some(oracle) = &mut turn.oracle {
+            oracle.expect_branch(archived);
+        }
+        turn.finish().await
+    }
+
+    /// What the archives of the state name.
+    fn archived(&self) -> BTreeMap<Bytes, Bytes> {
+        let mut archived = BTreeMap::new();
+        for id in self.state().summary_archives {
+            let archive = ConversationSummaryArchive::decode(self.blobs.get(&id).unwrap().clone()).unwrap();
+            let summary = Blob::new(
+                ConversationSummary {
+                    summary: archive.summary,
+                }
+                .encode_to_vec(),
+            );
+            for id in archive
+                .summarized_messages
+                .into_iter()
+                .chain([summary.id.to_wire()])
+            {
+                let data = self.blobs.get(&id).unwrap().clone();
+                archived.insert(id, data);
+            }
+        }
+        archived
+    }
+
     /// Resumes the last turn; the test goes on frame by frame.
     pub async fn start_resume(&mut self) -> Turn<'_> {
         let action = conversation_action::Action::ResumeAction(ResumeAction::default());
+        self.start(action, None).await
+    }
+
+    /// Has the conversation summarised and plays the run to its end.
+    pub async fn summarize(&mut self) -> TurnReport {
+        self.start_summarize().await.finish().await
+    }
+
+    /// Has the conversation summarised; the test goes on frame by frame.
+    pub async fn start_summarize(&mut self) -> Turn<'_> {
+        let action = conversation_action::Action::SummarizeAction(SummarizeAction {});
         self.start(action, None).await
     }
 
@@ -300,7 +347,11 @@ impl FakeCursor {
             ..Default::default()
         };
         (self.hooks.request)(&mut request);
-        let held: BTreeMap<_, _> = graph.into_iter().map(|blob| (blob.id, blob.value)).collect();
+        let mut held: BTreeMap<_, _> = graph.into_iter().map(|blob| (blob.id, blob.value)).collect();
+        // Held, although they are not sent along.
+        for id in state.summary.iter().chain(&state.summary_archives) {
+            held.extend(self.blobs.get(id).map(|data| (id.clone(), data.clone())));
+        }
         let oracle = WireOracle::new(&request_id, &state, held, user_message);
         let stream = self.client.open(&request_id).await.unwrap();
         let report = TurnReport {
@@ -316,6 +367,7 @@ impl FakeCursor {
             sets: 0,
             execs: Vec::new(),
             refused: Vec::new(),
+            summaries: Vec::new(),
         };
         let mut turn = Turn {
             cursor: self,
@@ -550,6 +602,9 @@ impl Turn<'_> {
                     call.completed = completed.tool_call;
                 }
             }
+            Some(Update::SummaryStarted(_)) => self.report.summaries.push("started".to_owned()),
+            Some(Update::Summary(update)) => self.report.summaries.push(update.summary),
+            Some(Update::SummaryCompleted(_)) => self.report.summaries.push("completed".to_owned()),
             Some(Update::TurnEnded(ended)) => self.report.turn_ended = Some(ended),
             _ => {}
         }

@@ -22,6 +22,8 @@ struct Inner {
     requests: Vec<ModelRequest>,
     invocations: Vec<CancellationToken>,
     latest: HashMap<ConversationId, ModelRequest>,
+    /// Numbers of the requests that began anew after a compaction.
+    resets: Vec<usize>,
     violations: Vec<String>,
 }
 
@@ -91,6 +93,11 @@ impl FakeProvider {
         self.0.lock().unwrap().latest.remove(conversation);
     }
 
+    /// Zero-based numbers of the requests that began anew with a summary.
+    pub fn resets(&self) -> Vec<usize> {
+        self.0.lock().unwrap().resets.clone()
+    }
+
     /// Fails the test if any request broke a rule.
     pub fn assert_clean(&self) {
         let violations = self.0.lock().unwrap().violations.clone();
@@ -114,6 +121,8 @@ impl Inner {
                 .push(format!("request {}: {fault}", self.requests.len()));
         }
         if let Some(before) = self.latest.get(&request.conversation) {
+            let begins_anew =
+                request.compacted_to().is_some() && request.compacted_to() != before.compacted_to();
             if before.prompt != request.prompt {
                 self.violations
                     .push(format!("request {}: the prompt changed", self.requests.len()));
@@ -124,14 +133,24 @@ impl Inner {
                 .zip(&request.history)
                 .take_while(|(a, b)| a == b)
                 .count();
-            if kept < before.history.len() {
+            // A summary of a history that was refused as too long is asked for with less of it.
+            let due = match request.asks_for_summary() {
+                true => before.history.len().min(request.history.len() - 1),
+                false => before.history.len(),
+            };
+            if begins_anew {
+                self.resets.push(self.requests.len());
+            } else if kept < due {
                 self.violations.push(format!(
                     "request {}: item {kept} of the request before it was changed",
                     self.requests.len()
                 ));
             }
         }
-        self.latest.insert(request.conversation.clone(), request.clone());
+        // A request for a summary stands beside the conversation: nothing extends it.
+        if !request.asks_for_summary() {
+            self.latest.insert(request.conversation.clone(), request.clone());
+        }
     }
 }
 

@@ -21,7 +21,8 @@
 //!
 //! Which requests belong together is decided by their content: a request that shares an assistant message with an earlier
 //! one, at the same place, belongs to its conversation. [`StrictChat::one_conversation`] makes it stricter, and
-//! [`StrictChat::allow_reset`] excuses the next request.
+//! [`StrictChat::allow_reset`] excuses the next request. A request for a summary must extend its predecessor and is not
+//! extended itself; a request that begins with a summary which none had before begins anew ([`StrictChat::resets`]).
 
 #![allow(
     clippy::unwrap_used,
@@ -49,6 +50,10 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+
+#[path = "strict_chat/lineage.rs"]
+mod lineage;
+use lineage::{Lineage, asks_for_summary, difference, repeats_a_part, shares_an_answer, summary_of};
 
 /// Longest wait of a test for something that must happen; only reached by a failing test.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -88,13 +93,8 @@ struct State {
     lineages: Vec<Lineage>,
     one_conversation: bool,
     reset_allowed: bool,
+    resets: Vec<usize>,
     connections: usize,
-}
-
-/// The newest request of a conversation.
-struct Lineage {
-    body: Bytes,
-    json: Value,
 }
 
 impl StrictChat {
@@ -154,6 +154,11 @@ impl StrictChat {
         self.reply(Reply::status(status, headers, body));
     }
 
+    /// Takes back the replies that nobody has asked for.
+    pub fn forget_replies(&self) {
+        self.state.lock().unwrap().replies.clear();
+    }
+
     /// All requests so far, in the order of their arrival.
     pub fn requests(&self) -> Vec<RecordedRequest> {
         self.state.lock().unwrap().requests.clone()
@@ -172,6 +177,11 @@ impl StrictChat {
     /// The next request need not extend an earlier one (a compaction, an edited message, other parameters).
     pub fn allow_reset(&self) {
         self.state.lock().unwrap().reset_allowed = true;
+    }
+
+    /// Zero-based numbers of the requests that began anew with a summary.
+    pub fn resets(&self) -> Vec<usize> {
+        self.state.lock().unwrap().resets.clone()
     }
 
     /// What requests broke so far.
@@ -276,6 +286,18 @@ impl Reply {
         );
         sse.push_str("data: [DONE]\n\n");
         Self::raw(sse)
+    }
+
+    /// The same answer with other token counts.
+    pub fn counted(mut self, input: u64, output: u64) -> Self {
+        let body = String::from_utf8(self.body.to_vec()).unwrap();
+        let usage = |input: u64, output: u64| {
+            json!({"prompt_tokens": input, "completion_tokens": output, "total_tokens": input + output})
+                .to_string()
+        };
+        assert!(body.contains(&usage(100, 10)), "the answer has no counts");
+        self.body = body.replace(&usage(100, 10), &usage(input, output)).into();
+        self
     }
 
     /// A body as it is, as an event stream with status 200.
@@ -560,7 +582,22 @@ impl State {
             .rev()
             .find(|known| difference(known, request).is_none())
         {
-            *known = lineage;
+            if !asks_for_summary(request) {
+                *known = lineage;
+            }
+            return;
+        }
+        if asks_for_summary(request) && self.lineages.iter().any(|known| repeats_a_part(known, request)) {
+            return;
+        }
+        if let Some(summary) = summary_of(request)
+            && !self.lineages.iter().any(|known| {
+                let earlier = known.json["messages"].as_array();
+                earlier.is_some_and(|earlier| earlier.contains(summary))
+            })
+        {
+            self.resets.push(self.requests.len());
+            self.lineages.push(lineage);
             return;
         }
         let last = self.lineages.len().checked_sub(1);
@@ -579,50 +616,6 @@ impl State {
         }
         self.lineages.push(lineage);
     }
-}
-
-/// Where the request fails to extend the earlier one; none if it does.
-fn difference(known: &Lineage, request: &RecordedRequest) -> Option<String> {
-    let earlier = known.json["messages"].as_array()?;
-    for (index, message) in earlier.iter().enumerate() {
-        match request.messages().get(index) {
-            None => return Some(format!("message {index} is missing")),
-            Some(other) if other != message => {
-                return Some(format!(
-                    "message {index} differs:\n  was {message}\n  is  {other}"
-                ));
-            }
-            Some(_) => {}
-        }
-    }
-    let members = |json: &Value| {
-        let mut json = json.clone();
-        json.as_object_mut().map(|object| object.shift_remove("messages"));
-        json
-    };
-    let (was, is) = (members(&known.json), members(&request.json));
-    for key in ["tools", "model"] {
-        if was[key] != is[key] {
-            return Some(format!("{key} differs"));
-        }
-    }
-    if was != is {
-        return Some(format!("parameters differ:\n  was {was}\n  is  {is}"));
-    }
-    // Equal values with other bytes still miss every cache.
-    let kept = known.body.len() - "]}".len();
-    (!request.body.starts_with(&known.body[..kept]))
-        .then(|| "its bytes differ although its values do not".to_owned())
-}
-
-fn shares_an_answer(known: &Lineage, request: &RecordedRequest) -> bool {
-    let earlier = known.json["messages"].as_array();
-    earlier
-        .into_iter()
-        .flatten()
-        .zip(request.messages())
-        .take_while(|(a, b)| a == b)
-        .any(|(message, _)| message["role"] == "assistant")
 }
 
 fn check_tools(json: &Value, breaches: &mut Vec<String>) {

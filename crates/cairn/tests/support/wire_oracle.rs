@@ -8,9 +8,9 @@ use cairn::cursor::proto::agent::agent_server_message::Message as ServerMessage;
 use cairn::cursor::proto::agent::conversation_turn_structure::Turn;
 use cairn::cursor::proto::agent::interaction_update::Message as Update;
 use cairn::cursor::proto::agent::{
-    AgentConversationTurnStructure, AgentServerMessage, ConversationStateStructure,
-    ConversationTurnStructure, ExecServerMessage, InteractionQuery, KvServerMessage, exec_server_message,
-    kv_server_message,
+    AgentConversationTurnStructure, AgentServerMessage, ConversationStateStructure, ConversationSummary,
+    ConversationSummaryArchive, ConversationTurnStructure, ExecServerMessage, InteractionQuery,
+    KvServerMessage, exec_server_message, kv_server_message,
 };
 use cairn::demo::wire_client::{RunEnd, RunFrame};
 use prost::Message as _;
@@ -39,6 +39,12 @@ pub struct WireOracle {
     answered: bool,
     started: BTreeSet<String>,
     completed: BTreeSet<String>,
+    /// Whether the client shows that the conversation is being summarised.
+    summarising: bool,
+    /// A summary that was shown and that the next checkpoint must begin anew with.
+    summary: Option<String>,
+    /// Whether the first checkpoint may leave an end of the state out: an earlier message was edited.
+    branches: bool,
     phase: Phase,
 }
 
@@ -75,12 +81,22 @@ impl WireOracle {
             answered: !base.pending_tool_calls.is_empty(),
             started: BTreeSet::new(),
             completed: BTreeSet::new(),
+            summarising: false,
+            summary: None,
+            branches: false,
             phase: Phase::Running,
         };
         if oracle.user_message.is_none() {
             oracle.turn = base.turns.last().and_then(|id| oracle.read_turn(id));
         }
         oracle
+    }
+
+    /// The person edited an earlier message: what followed it is left out of the state, which may name again what a
+    /// summary had taken the place of.
+    pub fn expect_branch(&mut self, archived: BTreeMap<Bytes, Bytes>) {
+        self.branches = true;
+        self.available.extend(archived);
     }
 
     /// Takes one frame as it came.
@@ -162,8 +178,26 @@ impl WireOracle {
                 }
             }
             Update::TurnEnded(_) => self.phase = Phase::TurnEnded(Vec::new()),
-            // A notice: the answer was empty.
-            Update::TextDelta(_) => self.answered = false,
+            Update::TextDelta(notice) if notice.text.contains("without an answer") => self.answered = false,
+            Update::SummaryStarted(_) => {
+                if std::mem::replace(&mut self.summarising, true) {
+                    self.breach("summarising started twice".to_owned());
+                }
+            }
+            Update::Summary(update) => {
+                if !self.summarising {
+                    self.breach("a summary came before summarising had started".to_owned());
+                }
+                self.summary = Some(update.summary.clone());
+                // Whatever was pending is part of what was summarised.
+                self.answered = false;
+            }
+            Update::SummaryCompleted(_) => {
+                if !std::mem::replace(&mut self.summarising, false) {
+                    self.breach("summarising was over before it had started".to_owned());
+                }
+            }
+            Update::TextDelta(_) => {}
             Update::ThinkingCompleted(_) | Update::ToolCallDelta(_) | Update::Heartbeat(_) => {}
         }
     }
@@ -239,11 +273,35 @@ impl WireOracle {
             .root_prompt_messages_json
             .iter()
             .chain(&state.turns)
-            .chain(&state.todos);
+            .chain(&state.todos)
+            .chain(&state.summary)
+            .chain(&state.summary_archives);
         for id in named {
             self.must_be_available("the checkpoint", id);
         }
-        self.roots(&state);
+        if std::mem::take(&mut self.branches) {
+            let left = self
+                .state
+                .turns
+                .iter()
+                .take_while(|turn| state.turns.contains(turn))
+                .count();
+            self.state.turns.truncate(left);
+            self.state.root_prompt_messages_json.clear();
+            self.state.summary = state.summary.clone();
+            self.state.summary_archives = state.summary_archives.clone();
+        }
+        match self.summary.take() {
+            Some(summary) => self.compacted(&state, &summary),
+            None => {
+                self.roots(&state);
+                if (&state.summary, &state.summary_archives)
+                    != (&self.state.summary, &self.state.summary_archives)
+                {
+                    self.breach("the summary or its archives changed although none was shown".to_owned());
+                }
+            }
+        }
         self.turns(&state);
         let pending = state.pending_tool_calls.len();
         if pending > 1 {
@@ -284,6 +342,45 @@ impl WireOracle {
                 old.len(),
                 new.len()
             ));
+        }
+    }
+
+    /// A checkpoint right after a summary: it begins anew, and its newest archive names all that was there.
+    fn compacted(&mut self, state: &ConversationStateStructure, summary: &str) {
+        let old = &self.state.root_prompt_messages_json;
+        let new = &state.root_prompt_messages_json;
+        if old.first() != new.first() {
+            self.breach("a compaction changed the system root".to_owned());
+        }
+        if state.token_details.is_some() {
+            self.breach("a compacted state tells a size that nobody has measured".to_owned());
+        }
+        let blob = |id: Option<&Bytes>| {
+            id.and_then(|id| self.available.get(id))
+                .cloned()
+                .unwrap_or_default()
+        };
+        let kept = ConversationSummary::decode(blob(state.summary.as_ref()));
+        let Some((archive, earlier)) = state.summary_archives.split_last() else {
+            return self.breach("a compacted state has no archive".to_owned());
+        };
+        let archive = ConversationSummaryArchive::decode(blob(Some(archive)));
+        if earlier != self.state.summary_archives {
+            self.breach("an older archive was changed".to_owned());
+        }
+        if kept.map(|kept| kept.summary).as_deref() != Ok(summary) {
+            self.breach("the state keeps another summary than the one that was shown".to_owned());
+        }
+        let Ok(archive) = archive else {
+            return self.breach("the archive is none".to_owned());
+        };
+        let carrier = new.iter().position(|root| *root == archive.summary_message);
+        let tail = carrier.map(|at| new.len() - at - 1);
+        if archive.summarized_messages != self.state.root_prompt_messages_json[1..]
+            || archive.summary != summary
+            || tail != Some(archive.window_tail as usize)
+        {
+            self.breach(format!("the archive does not fit what it replaces: {archive:?}"));
         }
     }
 
@@ -343,6 +440,9 @@ impl WireOracle {
                     ));
                 } else if checkpoints[checkpoints.len() - 2] != checkpoints[checkpoints.len() - 1] {
                     self.breach("the last two checkpoints differ".to_owned());
+                }
+                if self.summarising || self.summary.is_some() {
+                    self.breach("the run ended within a compaction".to_owned());
                 }
                 let open: Vec<_> = self.started.difference(&self.completed).cloned().collect();
                 if !open.is_empty() {

@@ -1,5 +1,6 @@
 //! Where the client's state stands: what is published, and what grows from there. Only ever grows: old roots, the
-//! turn's user message and its old steps are reused by id; only the wrapper of the current turn is made anew.
+//! turn's user message and its old steps are reused by id; only the wrapper of the current turn is made anew. Roots begin
+//! anew where the history was compacted (see `compaction`).
 //!
 //! Must never know: how blobs are sent or acknowledged.
 
@@ -25,6 +26,9 @@ pub enum CheckpointError {
     /// A message does not serialise.
     #[error("a message of the checkpoint cannot be written: {0}")]
     Encode(#[from] serde_json::Error),
+    /// A compacted history without a summary in it.
+    #[error("the compacted history has no summary")]
+    NoSummary,
 }
 
 /// The turn that a run works on.
@@ -52,17 +56,19 @@ pub struct Frontier {
     opaque: Bytes,
     roots: References,
     /// Hash over all roots but the system root, which may change with the prompt.
-    history_hash: Sha256,
+    pub(super) history_hash: Sha256,
     closed_turns: References,
     turn: AgentConversationTurnStructure,
     /// The current turn's wrapper; absent while it has nothing but the baseline.
     turn_id: BlobId,
     todos: Vec<Bytes>,
     read_paths: Vec<String>,
-    token_details: Option<ConversationTokenDetails>,
+    pub(super) token_details: Option<ConversationTokenDetails>,
+    pub(super) summary: Option<Bytes>,
+    pub(super) summary_archives: Vec<Bytes>,
     mode: i32,
     /// Blobs that the next checkpoint names and the client may not hold yet.
-    unsent: Vec<Blob>,
+    pub(super) unsent: Vec<Blob>,
 }
 
 impl Frontier {
@@ -126,6 +132,8 @@ impl Frontier {
             todos: state.todos.iter().map(|id| id.to_wire()).collect(),
             read_paths: state.read_paths.clone(),
             token_details: state.token_details,
+            summary: state.summary.map(BlobId::to_wire),
+            summary_archives: state.summary_archives.iter().map(|id| id.to_wire()).collect(),
             mode,
             unsent,
         })
@@ -150,12 +158,30 @@ impl Frontier {
     /// # Errors
     /// If a message does not serialise.
     pub fn append_history(&mut self, items: &[Arc<HistoryItem>]) -> Result<(), CheckpointError> {
-        for root in encode_history(items)? {
+        self.push_roots(encode_history(items)?);
+        Ok(())
+    }
+
+    /// Appends stable messages.
+    pub(super) fn push_roots(&mut self, roots: Vec<Blob>) {
+        for root in roots {
             self.history_hash.update(root.id.as_bytes());
             self.roots.push(&root.id);
             self.unsent.push(root);
         }
-        Ok(())
+    }
+
+    /// The roots behind the system root.
+    pub(super) fn history_roots(&self) -> impl Iterator<Item = &BlobId> {
+        self.roots.ids.iter().skip(1)
+    }
+
+    /// Takes away all roots but the system root.
+    pub(super) fn keep_system_root_only(&mut self) {
+        let old = std::mem::replace(&mut self.roots, References::new(ROOTS_FIELD));
+        if let Some(system) = old.ids.first() {
+            self.roots.push(system);
+        }
     }
 
     /// Appends steps to the current turn, each given exactly once.
@@ -216,7 +242,9 @@ impl Frontier {
             todos: self.todos.clone(),
             pending_tool_calls: pending.map(str::to_owned).into_iter().collect(),
             token_details: self.token_details,
+            summary: self.summary.clone(),
             mode: Some(self.mode),
+            summary_archives: self.summary_archives.clone(),
             read_paths: self.read_paths.clone(),
         }
         .encode_to_vec();
@@ -247,6 +275,7 @@ fn wrapper(turn: &AgentConversationTurnStructure) -> Blob {
 #[derive(Debug)]
 struct References {
     field: u32,
+    ids: Vec<BlobId>,
     encoded: Vec<u8>,
 }
 
@@ -254,11 +283,13 @@ impl References {
     fn new(field: u32) -> Self {
         Self {
             field,
+            ids: Vec::new(),
             encoded: Vec::new(),
         }
     }
 
     fn push(&mut self, id: &BlobId) {
+        self.ids.push(*id);
         let id = id.as_bytes();
         encode_key(self.field, WireType::LengthDelimited, &mut self.encoded);
         encode_varint(id.len() as u64, &mut self.encoded);
@@ -280,6 +311,8 @@ mod tests {
             roots: vec![id(1), id(2)],
             turns: vec![id(3), id(4)],
             todos: vec![id(5)],
+            summary: Some(id(6)),
+            summary_archives: vec![id(7), id(8)],
             read_paths: vec!["a".to_owned()],
             ..Default::default()
         };
@@ -300,7 +333,9 @@ mod tests {
                 todos: vec![id(5).to_wire()],
                 pending_tool_calls: vec!["pending".to_owned()],
                 token_details: None,
+                summary: Some(id(6).to_wire()),
                 mode: Some(1),
+                summary_archives: vec![id(7).to_wire(), id(8).to_wire()],
                 read_paths: vec!["a".to_owned()],
             }
         );

@@ -4,6 +4,7 @@
 //! unchanged, one pending text) and settled (roots grown, nothing pending). Must never know: how the run decides, or
 //! what a provider sends.
 
+mod compaction;
 mod frontier;
 mod state;
 mod worker;

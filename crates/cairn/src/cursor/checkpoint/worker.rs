@@ -69,6 +69,17 @@ pub enum CheckpointJob {
         /// Released once the checkpoint is out.
         barrier: Barrier,
     },
+    /// Publish a history that begins anew.
+    Compacted {
+        /// All that the model sees of it.
+        history: Vec<Arc<HistoryItem>>,
+        /// The summary in it, in the model's own words.
+        summary: Arc<str>,
+        /// The revision that the state stands for.
+        revision: RevisionId,
+        /// Released once the checkpoint is out.
+        barrier: Barrier,
+    },
     /// Secure both stages of the final answer; the session publishes them after the turn has ended.
     Final {
         /// What the model's view grew by.
@@ -166,6 +177,18 @@ impl CheckpointWorker {
                             self.frontier.note_read(path);
                         }
                         self.frontier.append_history(&appended).map_err(defect)?;
+                        self.settle(&revision).await
+                    };
+                    conclude(done.await, Some(barrier))?;
+                }
+                CheckpointJob::Compacted {
+                    history,
+                    summary,
+                    revision,
+                    barrier,
+                } => {
+                    let done = async {
+                        self.frontier.begin_anew(&history, &summary).map_err(defect)?;
                         self.settle(&revision).await
                     };
                     conclude(done.await, Some(barrier))?;

@@ -5,6 +5,7 @@
 use serde::Deserialize;
 
 use super::catalog::Catalog;
+use super::compaction::CompactionAssets;
 use super::template::RuntimeTemplate;
 use crate::cursor::request::Mode;
 use crate::model::ToolDefinition;
@@ -35,6 +36,7 @@ pub struct PromptAssets {
     plan: ModeAssets,
     debug: ModeAssets,
     multitask: ModeAssets,
+    compaction: CompactionAssets,
     /// The tools of a subagent; it shares the agent's instructions.
     subagent_tools: Vec<ToolDefinition>,
 }
@@ -96,6 +98,10 @@ impl PromptAssets {
             plan: ModeAssets::parse("plan", mode_files!("plan"), &catalog)?,
             debug: ModeAssets::parse("debug", mode_files!("debug"), &catalog)?,
             multitask: ModeAssets::parse("multitask", mode_files!("multitask"), &catalog)?,
+            compaction: CompactionAssets::parse(
+                include_str!("../../../prompt/cursor/compaction/prompt.md"),
+                include_str!("../../../prompt/cursor/compaction/runtime.md"),
+            )?,
             subagent_tools: parse_manifest(
                 "subagent",
                 include_str!("../../../prompt/cursor/modes/subagent.json"),
@@ -108,6 +114,11 @@ impl PromptAssets {
     /// The one schema catalog.
     pub fn catalog(&self) -> &Catalog {
         &self.catalog
+    }
+
+    /// The words around a compaction.
+    pub fn compaction(&self) -> &CompactionAssets {
+        &self.compaction
     }
 
     /// What a mode tells the model.

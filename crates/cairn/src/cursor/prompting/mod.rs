@@ -5,6 +5,7 @@
 
 mod assets;
 mod catalog;
+mod compaction;
 mod compiler;
 mod mcp;
 mod schema;
@@ -12,6 +13,7 @@ mod template;
 
 pub use assets::{AssetError, ModeAssets, Profile, PromptAssets};
 pub use catalog::{Catalog, CatalogEntry};
+pub use compaction::CompactionAssets;
 pub use compiler::{CompiledPrompt, compile_prompt};
 pub use mcp::{McpDirectory, McpTool};
 pub use schema::{SchemaFault, canonical_schema};

@@ -30,8 +30,9 @@ pub(super) async fn cut_back_to(
     if let Some(turn) = turn_of(event, &state.turns, blobs).await? {
         state.turns.truncate(turn);
     }
-    // Whatever was pending belongs to the branch that is left.
+    // Whatever was pending belongs to the branch that is left, and so does what was measured there.
     state.pending.clear();
+    state.token_details = None;
     Ok(true)
 }
 
@@ -69,7 +70,11 @@ pub(super) fn content_of(message: &UserMessage) -> [u8; 32] {
 }
 
 /// The first root that the event brought: its request context, or its own message.
-async fn first_root_of(event: &str, roots: &[BlobId], blobs: &BlobSync) -> Result<Option<usize>, RunFailure> {
+pub(super) async fn first_root_of(
+    event: &str,
+    roots: &[BlobId],
+    blobs: &BlobSync,
+) -> Result<Option<usize>, RunFailure> {
     let data = blobs.fetch(roots, "root_prompt_messages_json").await?;
     for (index, (id, json)) in roots.iter().zip(&data).enumerate() {
         let root =
@@ -87,7 +92,11 @@ async fn first_root_of(event: &str, roots: &[BlobId], blobs: &BlobSync) -> Resul
             {
                 return Ok(Some(index));
             }
-            UserOrigin::Turn { .. } | UserOrigin::RequestContext { .. } | UserOrigin::Imported => {}
+            UserOrigin::Turn { .. }
+            | UserOrigin::RequestContext { .. }
+            | UserOrigin::Summary { .. }
+            | UserOrigin::SummaryRequest
+            | UserOrigin::Imported => {}
         }
     }
     Ok(None)

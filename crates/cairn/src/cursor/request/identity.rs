@@ -9,6 +9,7 @@ use crate::model::{Message, MessageBody, MessageId, Part, UserOrigin};
 
 const CONTEXT_PREFIX: &str = "request-context:";
 const TURN_PREFIX: &str = "runtime:";
+const SUMMARY_PREFIX: &str = "summary:";
 /// Hex digits of the content's hash in a message id.
 const HASH_DIGITS: usize = 16;
 
@@ -26,7 +27,8 @@ pub fn wire_id(origin: &UserOrigin) -> Option<String> {
     match origin {
         UserOrigin::Turn { event_id } => Some(format!("{TURN_PREFIX}{event_id}")),
         UserOrigin::RequestContext { event_id } => Some(format!("{CONTEXT_PREFIX}{event_id}")),
-        UserOrigin::Imported => None,
+        UserOrigin::Summary { event_id } => Some(format!("{SUMMARY_PREFIX}{event_id}")),
+        UserOrigin::SummaryRequest | UserOrigin::Imported => None,
     }
 }
 
@@ -38,6 +40,10 @@ pub fn origin_of_wire_id(id: &str) -> UserOrigin {
         }
     } else if let Some(event_id) = id.strip_prefix(TURN_PREFIX) {
         UserOrigin::Turn {
+            event_id: event_id.into(),
+        }
+    } else if let Some(event_id) = id.strip_prefix(SUMMARY_PREFIX) {
+        UserOrigin::Summary {
             event_id: event_id.into(),
         }
     } else {
@@ -285,6 +291,9 @@ mod tests {
             },
             UserOrigin::RequestContext {
                 event_id: "runtime:x".into(),
+            },
+            UserOrigin::Summary {
+                event_id: "run/2".into(),
             },
         ];
         for origin in origins {

@@ -3,6 +3,7 @@
 //! [`prepare`] fetches and checks everything once; all other functions are pure, with the clock, blobs and the base
 //! history as parameters. Must never know: sockets, or how a run goes on.
 
+mod archive;
 mod attachments;
 mod context;
 mod context_link;

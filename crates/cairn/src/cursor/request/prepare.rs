@@ -10,6 +10,7 @@ use bytes::Bytes;
 use jiff::Timestamp;
 use prost::Message as _;
 
+use super::archive::{is_archived_edit, reopen_archive};
 use super::context_link::ContextLink;
 use super::edit::{content_of, cut_back_to, message_of};
 use super::{
@@ -87,7 +88,16 @@ pub async fn prepare(
             .iter()
             .chain(&state.turns)
             .chain(&state.todos)
+            .chain(&state.summary)
+            .chain(&state.summary_archives)
             .copied(),
+    );
+    tracing::debug!(
+        roots = state.roots.len(),
+        turns = state.turns.len(),
+        pending = state.pending.len(),
+        archives = state.summary_archives.len(),
+        "state of the client"
     );
     let action = request.action.and_then(|action| action.action);
     let (action, user_message, given_context) = match action {
@@ -101,6 +111,7 @@ pub async fn prepare(
         Some(conversation_action::Action::ResumeAction(action)) => {
             (ActionKind::Resume, None, action.request_context)
         }
+        Some(conversation_action::Action::SummarizeAction(_)) => (ActionKind::Compact, None, None),
         Some(conversation_action::Action::CancelAction(_)) => {
             return Err(protocol("a cancel_action cannot start a run"));
         }
@@ -112,7 +123,9 @@ pub async fn prepare(
     };
     let mut base = base_revision(&conversation, &state, context, blobs).await?;
     if let Some((_, message)) = &user_message
-        && is_edit(message, &conversation, &base, context).await?
+        && (is_edit(message, &conversation, &base, context).await?
+            || is_archived_edit(message, &conversation, &base, context).await?
+                && reopen_archive(&mut state, &message.message_id, blobs).await?)
         && cut_back_to(&mut state, &message.message_id, blobs).await?
     {
         base = base_revision(&conversation, &state, context, blobs).await?;
@@ -166,7 +179,8 @@ pub async fn prepare(
                 messages
             },
         },
-        _ => RunAction::Resume { pending },
+        (ActionKind::Compact, _) => RunAction::Compact { interrupted: pending },
+        (ActionKind::Start | ActionKind::Resume, _) => RunAction::Resume { pending },
     };
     let frontier =
         Frontier::new(&state, &prompt.instructions, mode.to_wire().into(), turn).map_err(defect)?;
@@ -182,6 +196,11 @@ pub async fn prepare(
             .map(|env| env.terminals_folder.clone())
             .filter(|path| !path.is_empty()),
     };
+    let base_size = state
+        .token_details
+        .map(|details| u64::from(details.used_tokens))
+        .filter(|tokens| *tokens > 0);
+    let compaction = context.prompts.compaction().spec(&model, base_size);
     Ok(Prepared {
         run: PreparedRun {
             id: run_id(request_id),
@@ -189,6 +208,7 @@ pub async fn prepare(
             kind: run_kind(request.subagent_type_name, parent),
             model: Arc::new(model),
             prompt,
+            compaction: Some(compaction),
             base,
             action,
         },
@@ -200,6 +220,7 @@ pub async fn prepare(
 enum ActionKind {
     Start,
     Resume,
+    Compact,
 }
 
 /// The revision that the client's roots stand for: known from their digest, or imported from the blobs themselves.
@@ -340,7 +361,7 @@ fn callable(directory: &McpDirectory) -> BTreeMap<Arc<str>, McpTool> {
         .collect()
 }
 
-/// The turn that a resumed run goes on with.
+/// The turn that a run without a new message goes on with.
 async fn last_turn(
     state: &ClientState,
     blobs: &BlobSync,
@@ -348,12 +369,12 @@ async fn last_turn(
     let last = state
         .turns
         .last()
-        .ok_or_else(|| protocol("a resume_action needs a state with a turn"))?;
+        .ok_or_else(|| protocol("a resume_action or summarize_action needs a state with a turn"))?;
     let data = fetch_one(blobs, *last, "turns").await?;
     match ConversationTurnStructure::decode(data).map_err(protocol)?.turn {
         Some(conversation_turn_structure::Turn::AgentConversationTurn(turn)) => Ok(turn),
         None => Err(protocol(
-            "the last turn of the state is no agent turn and cannot be resumed",
+            "the last turn of the state is no agent turn and cannot be gone on with",
         )),
     }
 }

@@ -1,0 +1,48 @@
+//! How a conversation that has outgrown its model goes on from a summary of itself.
+//!
+//! Compaction is the one declared reset of the prefix: the history begins anew with the latest request context, a
+//! summary of what was before, and the messages of the current turn. Must never know: who words the instruction, or
+//! where the sizes come from.
+
+use std::sync::Arc;
+
+/// When a run compacts its history, and what is said to the model for it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CompactionSpec {
+    /// Said in the user role behind the whole history to get a summary; never part of the history itself.
+    pub instruction: Arc<str>,
+    /// Stands before the summary in the message that takes the history's place.
+    pub before_summary: Arc<str>,
+    /// Stands behind the summary in that message.
+    pub after_summary: Arc<str>,
+    /// Size of the history, in tokens as an endpoint reported them, from which on it is compacted before the next model
+    /// call. Absent: only when the endpoint refuses it as too long.
+    pub threshold: Option<u64>,
+    /// What the last model call behind the base revision held and said, in tokens as its endpoint reported them.
+    pub base_size: Option<u64>,
+}
+
+/// Why a history was compacted.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum CompactionTrigger {
+    /// Its reported size passed the threshold.
+    Threshold,
+    /// The endpoint refused it as too long.
+    Refusal,
+    /// The person asked for it.
+    Manual,
+}
+
+impl CompactionTrigger {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Threshold, Self::Refusal, Self::Manual];
+
+    /// The trigger's name as records and logs hold it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Threshold => "threshold",
+            Self::Refusal => "refusal",
+            Self::Manual => "manual",
+        }
+    }
+}

@@ -1,0 +1,392 @@
+//! Compaction: when a run has its history summarised, what stays of it word for word, and what happens if that fails.
+//!
+//! A summary is asked for with the history as it is and one instruction behind it, so that the request extends the one
+//! before. The history then begins anew: the latest request context, the summary, the messages of the current turn, and
+//! what the summary does not cover. Must never know: how the instruction is worded, or where the sizes come from.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use super::{Engine, Purpose};
+use crate::client::{ClientEvent, StateCause};
+use crate::model::{
+    CompactionSpec, CompactionTrigger, HistoryItem, Message, MessageBody, MessageId, Part, ProviderFailure,
+    ProviderFault, RevisionId, RunAction, RunFailure, Usage, UserOrigin, project,
+};
+use crate::run::lifecycle::{Halt, RunState};
+use crate::run::model_cycle::ModelCycleFailure;
+
+/// What a run knows about the size of its history.
+#[derive(Debug, Default)]
+pub(super) struct Compactor {
+    /// What the last model call held and said, as its endpoint reported it; absent right after a compaction.
+    size: Option<u64>,
+    /// Whether the size was below the threshold since the last compaction; absent until someone asks.
+    fell_below: Option<bool>,
+    /// The compaction of all that could be summarised whose first model call has not been reported yet.
+    unmeasured: Option<RevisionId>,
+    /// A compaction by size failed in this run; another try would fail alike after every round.
+    gave_up: bool,
+    /// A refused history was compacted in this run, or could not be.
+    met_refusal: bool,
+}
+
+impl Compactor {
+    pub(super) fn new(spec: Option<&CompactionSpec>) -> Self {
+        Self {
+            size: spec.and_then(|spec| spec.base_size),
+            ..Self::default()
+        }
+    }
+}
+
+/// Why a history stays as it is.
+enum NotCompacted {
+    /// Nothing in it could be left out.
+    NothingToLeaveOut,
+    /// No summary came.
+    NoSummary(ProviderFailure),
+}
+
+impl Engine<'_> {
+    /// Compacts the history if its reported size has passed the threshold. If that fails, the run goes on as it is.
+    pub(super) async fn compact_if_large(&mut self) -> Result<(), Halt> {
+        let Some(spec) = &self.run.compaction else {
+            return Ok(());
+        };
+        let (Some(threshold), Some(size)) = (spec.threshold, self.compactor.size) else {
+            return Ok(());
+        };
+        if size < threshold || self.compactor.gave_up || !self.fell_below(threshold).await? {
+            return Ok(());
+        }
+        // What came since the last call can be too much for one more request; what was there before was not.
+        let cuts = [self.history.items().len(), answered_length(self.history.items())];
+        match self.compact(spec, CompactionTrigger::Threshold, &cuts).await? {
+            Ok(()) => {}
+            Err(NotCompacted::NoSummary(_)) => self.compactor.gave_up = true,
+            Err(NotCompacted::NothingToLeaveOut) => {
+                self.compactor.gave_up = true;
+                self.say_too_large(size, threshold).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Compacts a history that the endpoint refused as too long. Any other failure, or a second refusal in the run,
+    /// ends it.
+    pub(super) async fn compact_after_refusal(&mut self, failed: ModelCycleFailure) -> Result<(), Halt> {
+        // After a part of the answer was shown, another answer would stand beside it.
+        let refused = failed.failure.fault == ProviderFault::ContextLength
+            && failed.partial_text == 0
+            && failed.partial_reasoning == 0;
+        let spec = match &self.run.compaction {
+            Some(spec) if refused && !self.compactor.met_refusal => spec,
+            Some(_) | None => return Err(failed.failure.into()),
+        };
+        self.compactor.met_refusal = true;
+        let cut = answered_length(self.history.items());
+        match self.compact(spec, CompactionTrigger::Refusal, &[cut]).await? {
+            Ok(()) => Ok(()),
+            Err(NotCompacted::NothingToLeaveOut | NotCompacted::NoSummary(_)) => Err(failed.failure.into()),
+        }
+    }
+
+    /// Compacts the history because the person asked for it.
+    pub(super) async fn compact_on_demand(&mut self) -> Result<(), Halt> {
+        let Some(spec) = &self.run.compaction else {
+            let fault = "the run is to summarise its history but brings no instruction for it";
+            return Err(RunFailure::Protocol(fault.to_owned()).into());
+        };
+        let cut = self.history.items().len();
+        match self.compact(spec, CompactionTrigger::Manual, &[cut]).await? {
+            Ok(()) => Ok(()),
+            Err(NotCompacted::NoSummary(failure)) => Err(failure.into()),
+            Err(NotCompacted::NothingToLeaveOut) => {
+                let text = "There is nothing to summarise yet; the conversation stays as it is.";
+                self.emit(ClientEvent::Notice(text.into())).await
+            }
+        }
+    }
+
+    /// Takes what the endpoint reported for an answer: that is how large the history is now.
+    pub(super) async fn note_size(&mut self, usage: Option<Usage>) -> Result<(), Halt> {
+        let Some(size) = usage.and_then(|usage| usage.size()) else {
+            return Ok(());
+        };
+        self.compactor.size = Some(size);
+        let threshold = self.run.compaction.as_ref().and_then(|spec| spec.threshold);
+        let below = threshold.is_none_or(|threshold| size < threshold);
+        if let Some(compaction) = self.compactor.unmeasured.take() {
+            self.store
+                .note_size_after(&self.run.id, &compaction, size)
+                .await?;
+            self.compactor.fell_below = Some(below);
+            if let Some(threshold) = threshold.filter(|_| !below) {
+                self.say_too_large(size, threshold).await?;
+            }
+        } else if below {
+            self.compactor.fell_below = Some(true);
+        }
+        Ok(())
+    }
+
+    async fn say_too_large(&mut self, size: u64, threshold: u64) -> Result<(), Halt> {
+        let text = format!(
+            "The conversation holds {size} tokens, and no summary brings it below the {threshold} from which on cairn \
+             summarises. It goes on as it is; a model with a larger context would help."
+        );
+        self.emit(ClientEvent::Notice(text.into())).await
+    }
+
+    /// Whether the history was smaller than the threshold since it was last compacted. One that never was is not
+    /// compacted again: it would be, at every call, to no end.
+    async fn fell_below(&mut self, threshold: u64) -> Result<bool, Halt> {
+        if let Some(known) = self.compactor.fell_below {
+            return Ok(known);
+        }
+        let last = self.store.compaction_behind(&self.head).await?;
+        let after = last.and_then(|compaction| compaction.size_after);
+        let below = after.is_none_or(|after| after < threshold);
+        self.compactor.fell_below = Some(below);
+        Ok(below)
+    }
+
+    /// Begins the history anew with a summary of its first items: as many as one of the cuts says, the first one whose
+    /// summary the endpoint does not refuse as too long.
+    async fn compact(
+        &mut self,
+        spec: &CompactionSpec,
+        trigger: CompactionTrigger,
+        cuts: &[usize],
+    ) -> Result<Result<(), NotCompacted>, Halt> {
+        self.enter(RunState::Compacting);
+        let stored = self.store.history(&self.head).await?;
+        let mut why = NotCompacted::NothingToLeaveOut;
+        let mut tried = None;
+        for &cut in cuts {
+            if tried.replace(cut) == Some(cut) {
+                continue;
+            }
+            let covered = stored_length(self.history.items().get(..cut).unwrap_or_default());
+            let Some(kept) = Kept::of(&stored, covered, &self.current_messages(trigger, &stored)) else {
+                continue;
+            };
+            let index = self.provider_call_index;
+            match self.summarise(spec, cut).await? {
+                Ok(summary) => {
+                    self.begin_anew(spec, trigger, index, kept, summary).await?;
+                    return Ok(Ok(()));
+                }
+                Err(failure) => {
+                    let too_long = failure.fault == ProviderFault::ContextLength;
+                    why = NotCompacted::NoSummary(failure);
+                    if !too_long {
+                        break;
+                    }
+                }
+            }
+        }
+        if let NotCompacted::NoSummary(failure) = &why {
+            tracing::warn!(
+                trigger = trigger.as_str(),
+                fault = failure.fault.as_str(),
+                "no summary came"
+            );
+            let text = format!("The conversation could not be summarised and stays as it is: {failure}");
+            self.emit(ClientEvent::CompactionFailed(text.into())).await?;
+        }
+        Ok(Err(why))
+    }
+
+    /// Asks the model for a summary of the first items of the history.
+    async fn summarise(
+        &mut self,
+        spec: &CompactionSpec,
+        cut: usize,
+    ) -> Result<Result<Arc<str>, ProviderFailure>, Halt> {
+        let instruction = HistoryItem::User {
+            id: MessageId::summary_request(&self.run.id, self.provider_call_index),
+            origin: UserOrigin::SummaryRequest,
+            parts: vec![Part::Text(spec.instruction.clone())],
+        };
+        let covered = self.history.items().iter().take(cut).cloned();
+        let history = covered.chain([Arc::new(instruction)]).collect();
+        let output = match self.call_model(history, Purpose::Summary).await? {
+            Ok(output) => output,
+            Err(failed) => return Ok(Err(failed.failure)),
+        };
+        let missing = |text: &str| Ok(Err(ProviderFailure::new(ProviderFault::Malformed, text)));
+        if !output.calls.is_empty() {
+            missing("the model asked for tools instead of summarising; none of them was run.")
+        } else if output.said.text.trim().is_empty() {
+            missing("the model's summary was empty.")
+        } else {
+            Ok(Ok(output.said.text))
+        }
+    }
+
+    async fn begin_anew(
+        &mut self,
+        spec: &CompactionSpec,
+        trigger: CompactionTrigger,
+        index: u32,
+        kept: Kept,
+        summary: Arc<str>,
+    ) -> Result<(), Halt> {
+        let text = format!("{}{summary}{}", spec.before_summary, spec.after_summary);
+        let message = Message {
+            id: MessageId::summary(&self.run.id, index),
+            body: MessageBody::User {
+                origin: UserOrigin::Summary {
+                    event_id: format!("{}/{index}", self.run.id).into(),
+                },
+                parts: vec![Part::Text(text.into())],
+            },
+        };
+        let is_whole = kept
+            .uncovered
+            .iter()
+            .all(|message| matches!(message.body, MessageBody::User { .. }));
+        let messages: Vec<Message> = kept
+            .context
+            .into_iter()
+            .chain([message])
+            .chain(kept.current)
+            .chain(kept.uncovered)
+            .collect();
+        let items = project(&messages)
+            .map_err(|error| RunFailure::Store(format!("the compacted history is not whole: {error}")))?;
+        let archived = self.head.clone();
+        self.head = self
+            .store
+            .compact(&self.run.id, &archived, trigger, index, &messages)
+            .await?;
+        tracing::info!(trigger = trigger.as_str(), archived = %archived, revision = %self.head, "history compacted");
+        self.history.restart(items);
+        self.unannounced = 0;
+        self.compactor.size = None;
+        self.compactor.fell_below = None;
+        // A round that had to be left as it is says nothing about how small a summary makes the history.
+        self.compactor.unmeasured = is_whole.then(|| self.head.clone());
+        self.announce(StateCause::Compacted { summary }).await
+    }
+
+    /// The messages of the current turn, which no summary stands for: those that the run began with, or the one that it
+    /// goes on with. Where the person only asked for a summary, no turn is current.
+    fn current_messages(&self, trigger: CompactionTrigger, stored: &[Arc<Message>]) -> HashSet<MessageId> {
+        match &self.run.action {
+            RunAction::Start { messages, .. } if !messages.is_empty() => {
+                messages.iter().map(|message| message.id.clone()).collect()
+            }
+            _ if trigger == CompactionTrigger::Manual => HashSet::new(),
+            RunAction::Start { .. } | RunAction::Resume { .. } | RunAction::Compact { .. } => stored
+                .iter()
+                .rfind(|message| is_said_by_person(message))
+                .map(|message| message.id.clone())
+                .into_iter()
+                .collect(),
+        }
+    }
+}
+
+/// What stays of a history word for word.
+struct Kept {
+    /// The latest request context.
+    context: Option<Message>,
+    /// The messages of the current turn that the summary covers.
+    current: Vec<Message>,
+    /// What the summary does not cover.
+    uncovered: Vec<Message>,
+}
+
+impl Kept {
+    /// What stays if the first `covered` messages are summarised. `None` where that would leave nothing out.
+    fn of(stored: &[Arc<Message>], covered: usize, current: &HashSet<MessageId>) -> Option<Self> {
+        let context = stored.iter().rfind(|message| is_context(message));
+        // What the person said since the model last answered was answered by nobody yet.
+        let answered = stored
+            .iter()
+            .rposition(|message| !matches!(message.body, MessageBody::User { .. }))
+            .map_or(0, |last| last + 1);
+        let mut kept = Self {
+            context: context.map(|message| (**message).clone()),
+            current: Vec::new(),
+            uncovered: Vec::new(),
+        };
+        let mut leaves_out = false;
+        for (position, message) in stored.iter().enumerate() {
+            if is_context(message) {
+                continue;
+            }
+            let said = is_said_by_person(message);
+            if position >= covered {
+                kept.uncovered.push((**message).clone());
+            } else if said && (position >= answered || current.contains(&message.id)) {
+                kept.current.push((**message).clone());
+            } else {
+                leaves_out |= !is_summary(message);
+            }
+        }
+        leaves_out.then_some(kept)
+    }
+}
+
+fn is_context(message: &Message) -> bool {
+    matches!(
+        message.body,
+        MessageBody::User {
+            origin: UserOrigin::RequestContext { .. },
+            ..
+        }
+    )
+}
+
+fn is_summary(message: &Message) -> bool {
+    matches!(
+        message.body,
+        MessageBody::User {
+            origin: UserOrigin::Summary { .. },
+            ..
+        }
+    )
+}
+
+fn is_said_by_person(message: &Message) -> bool {
+    matches!(
+        message.body,
+        MessageBody::User {
+            origin: UserOrigin::Turn { .. } | UserOrigin::Imported,
+            ..
+        }
+    )
+}
+
+/// How much of the history an endpoint has certainly taken: all up to its last plain answer, or all before its last
+/// answer with calls, whose results can be of any length.
+fn answered_length(items: &[Arc<HistoryItem>]) -> usize {
+    let last = items
+        .iter()
+        .enumerate()
+        .rev()
+        .find_map(|(at, item)| match &**item {
+            HistoryItem::Assistant { calls, .. } => Some((at, calls.is_empty())),
+            HistoryItem::User { .. } | HistoryItem::ToolResult(_) => None,
+        });
+    match last {
+        Some((at, true)) => at + 1,
+        Some((at, false)) => at,
+        None => 0,
+    }
+}
+
+/// The number of stored messages that items stand for; a batch is whole in both.
+fn stored_length(items: &[Arc<HistoryItem>]) -> usize {
+    let length = |item: &Arc<HistoryItem>| match &**item {
+        HistoryItem::User { .. } => 1,
+        HistoryItem::Assistant { calls, .. } => (2 * calls.len()).max(1),
+        // Counted with its call.
+        HistoryItem::ToolResult(_) => 0,
+    };
+    items.iter().map(length).sum()
+}
