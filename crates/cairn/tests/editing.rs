@@ -279,7 +279,7 @@ fn a_replacement_keeps_every_other_byte() {
     ] {
         let (bytes, result, stages) = edit(&before, replace("1", "b", "B\nx"));
         assert_eq!(bytes, after, "{}", before.escape_ascii());
-        assert_eq!(&*result.content, "Edited f: 2 lines added, 1 removed.");
+        assert_eq!(&*result.content.text(), "Edited f: 2 lines added, 1 removed.");
         assert_eq!(stages, asked, "{}", before.escape_ascii());
     }
 }
@@ -299,7 +299,7 @@ fn write_creates_what_is_missing_as_it_is_written() {
     let mut disk = Disk::default();
     let results = run(&mut runtime(), &mut disk, &[write("1", "a\r\nb")]);
     assert_eq!(disk.files["f"], b"a\r\nb");
-    assert_eq!(&*results[0].content, "Created f with 2 lines.");
+    assert_eq!(&*results[0].content.text(), "Created f with 2 lines.");
 }
 
 #[test]
@@ -315,9 +315,9 @@ fn a_file_that_is_not_utf8_is_refused_untouched() {
             assert_eq!(bytes, before);
             assert!(result.is_error);
             assert!(
-                result.content.contains("not the UTF-8 text that was read"),
+                result.content.text().contains("not the UTF-8 text that was read"),
                 "{}",
-                result.content
+                result.content.text()
             );
             assert!(!asked.iter().any(|asked| asked.starts_with("write")), "{asked:?}");
         }
@@ -344,13 +344,16 @@ fn a_passage_that_does_not_fit_is_refused_with_the_mend() {
         ),
     ] {
         let (bytes, result, asked) = edit(b"a\nb\na\n", replace("1", old, new));
-        assert_eq!((&*result.content, result.is_error), (text, true));
+        assert_eq!((&*result.content.text(), result.is_error), (text, true));
         assert_eq!(bytes, b"a\nb\na\n");
         assert_eq!(asked, ["read"]);
     }
     let mut disk = Disk::default();
     let results = run(&mut runtime(), &mut disk, &[replace("1", "a", "b")]);
-    assert_eq!(&*results[0].content, "f does not exist. Use Write to create it.");
+    assert_eq!(
+        &*results[0].content.text(),
+        "f does not exist. Use Write to create it."
+    );
 }
 
 #[test]
@@ -373,7 +376,7 @@ fn a_part_of_a_file_is_never_written_back() {
     let [Effect::Complete(result)] = &effects[..] else {
         panic!("{effects:?}")
     };
-    assert!(result.is_error && result.content.contains("only a part"));
+    assert!(result.is_error && result.content.text().contains("only a part"));
 }
 
 #[test]
@@ -481,7 +484,7 @@ proptest! {
         let mark: &[u8] = if marked { MARK } else { b"" };
         let file = [mark, join(&before).as_bytes(), b"<TARGET>", end.as_bytes(), join(&after).as_bytes()].concat();
         let (bytes, result, _) = edit(&file, replace("1", "TARGET", &new));
-        prop_assert!(!result.is_error, "{}", result.content);
+        prop_assert!(!result.is_error, "{}", result.content.text());
         let head = [mark, join(&before).as_bytes(), b"<"].concat();
         let tail = [b">", end.as_bytes(), join(&after).as_bytes()].concat();
         prop_assert!(bytes.starts_with(&head));

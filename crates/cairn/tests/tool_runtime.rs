@@ -132,7 +132,7 @@ fn results_arrive_in_any_order() {
     for (exec, name) in [(2, "b"), (1, "a"), (3, "c")] {
         let done = result(&tools.exec_message(read_text(exec, name), 1).unwrap());
         assert_eq!(
-            (done.call, &*done.content),
+            (done.call, &*done.content.text()),
             (id(name), &*format!("     1|{name}\n"))
         );
     }
@@ -277,7 +277,7 @@ fn a_thrown_exec_is_a_tool_error() {
     assert_eq!(
         card.result.unwrap().result,
         Some(pb::grep_result::Result::Error(pb::GrepError {
-            error: done.content.to_string()
+            error: done.content.text().to_string()
         }))
     );
 }
@@ -290,9 +290,9 @@ fn an_exec_that_is_closed_without_a_result_is_a_tool_error() {
         .unwrap();
     let result = result(&tools.exec_control(close(1), 2).unwrap());
     assert!(
-        result.is_error && result.content.contains("without a result"),
+        result.is_error && result.content.text().contains("without a result"),
         "{}",
-        result.content
+        result.content.text()
     );
     assert_eq!(tools.exec_control(close(1), 3), Ok(Vec::new()));
 }
@@ -333,7 +333,7 @@ fn an_unknown_tool_is_an_error_that_the_model_sees() {
     let done = result(&tools.execute(&call("a", "Bash", "{}"), 0).unwrap());
     assert!(done.is_error);
     assert_eq!(
-        &*done.content,
+        &*done.content.text(),
         "There is no tool named Bash here. The tools are: Delete, Glob, Grep, Read, Shell, StrReplace, TodoWrite, \
          Write, db-query."
     );
@@ -354,7 +354,7 @@ fn a_tool_that_is_not_offered_does_not_exist() {
         .execute(&call("a", "Write", r#"{"path":"a","contents":""}"#), 0)
         .unwrap();
     assert_eq!(
-        &*result(&effects).content,
+        &*result(&effects).content.text(),
         "There is no tool named Write here. The tools are: Read."
     );
 }
@@ -408,7 +408,7 @@ fn arguments_that_miss_the_schema_are_an_error_that_names_field_and_mend() {
         );
         let done = result(&effects);
         assert!(done.is_error);
-        assert_eq!(&*done.content, text);
+        assert_eq!(&*done.content.text(), text);
         assert!(tools.committed(&id("a")).unwrap().shown.is_some(), "{name}");
     }
 }
@@ -533,7 +533,7 @@ fn a_background_command_outlives_its_call_and_its_run() {
     let done = result(&tools.exec_message(shell(1, event), 5).unwrap());
     assert!(!done.is_error);
     assert_eq!(
-        &*done.content,
+        &*done.content.text(),
         "The command runs on in the background: it did not end within 0 ms.\nShell id: 42\nProcess id: 7\nIts output \
          goes to /t/42.txt\nOutput:\nup\n"
     );
@@ -584,7 +584,7 @@ fn a_refused_command_is_an_error() {
     });
     let done = result(&tools.exec_message(shell(1, event), 5).unwrap());
     assert_eq!(
-        (&*done.content, done.is_error),
+        (&*done.content.text(), done.is_error),
         ("The user refused the command: not now. It was not run.", true)
     );
 }
@@ -595,13 +595,13 @@ fn todos_complete_at_once_and_build_on_each_other() {
     let first = r#"{"todos":[{"id":"a","content":"A","status":"in_progress"},{"id":"b","content":"B","status":"pending"}],"merge":false}"#;
     let done = result(&tools.execute(&call("1", "TodoWrite", first), 0).unwrap());
     assert_eq!(
-        &*done.content,
+        &*done.content.text(),
         "The to-do list is now:\n- [in_progress] a: A\n- [pending] b: B"
     );
     let second = r#"{"todos":[{"id":"a","content":"A","status":"completed"},{"id":"c","content":"C","status":"pending"}],"merge":true}"#;
     let done = result(&tools.execute(&call("2", "TodoWrite", second), 0).unwrap());
     assert_eq!(
-        &*done.content,
+        &*done.content.text(),
         "The to-do list is now:\n- [completed] a: A\n- [pending] b: B\n- [pending] c: C"
     );
     let Some(DerivedFact::Todos(todos)) = tools.committed(&id("2")).unwrap().fact else {
@@ -660,7 +660,7 @@ fn an_mcp_call_carries_its_identity_and_exact_values() {
     });
     let done = result(&tools.exec_message(client(1, answer), 1).unwrap());
     assert_eq!(
-        (&*done.content, done.is_error),
+        (&*done.content.text(), done.is_error),
         (
             "one\n[An image of 4 bytes, image/png, that cannot be shown here.]",
             true
@@ -678,7 +678,7 @@ fn a_number_that_a_double_would_change_is_refused() {
     let done = result(&effects);
     assert!(done.is_error);
     assert_eq!(
-        &*done.content,
+        &*done.content.text(),
         "db-query was not executed, its arguments do not fit: the number 9007199254740993 at `ids[1]` cannot be \
          passed on unchanged: the client's number type is a double. Pass it as a string if the tool takes one."
     );

@@ -15,6 +15,7 @@ mod openai;
 pub mod openai_chat;
 pub mod openai_responses;
 mod options;
+mod parts;
 mod port;
 mod redact;
 mod retry;

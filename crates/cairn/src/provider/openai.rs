@@ -47,11 +47,3 @@ pub(crate) fn check_parameters(tool: &ToolDefinition, endpoint: &Endpoint) -> Re
             )
         })
 }
-
-/// The failure of a request with a picture for a model without eyes.
-pub(crate) fn no_vision(endpoint: &Endpoint) -> ProviderFailure {
-    endpoint.failure(
-        ProviderFault::Unsupported,
-        "the conversation holds a picture and this model takes none; choose a model with vision = true",
-    )
-}

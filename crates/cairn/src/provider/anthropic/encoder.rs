@@ -23,13 +23,14 @@ use super::names;
 use super::profile::{AnthropicProfile, CacheMode, ThinkingMode};
 use super::replay::{self, Entry};
 use crate::model::{
-    Assistant, HistoryItem, Latency, ModelRequest, ModelSpec, Part, ProviderFailure, ProviderFault,
+    Assistant, HistoryItem, Image, Latency, ModelRequest, ModelSpec, ProviderFailure, ProviderFault,
     ReasoningEffort, ToolCall, ToolDefinition, ToolResult,
 };
 use crate::provider::json::Json;
+use crate::provider::parts::{Shown, only_text, shown};
 
-/// Kinds of pictures that the API takes.
-const IMAGE_TYPES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
+/// What stands in the result of a failed call in place of a picture: there the API takes only text.
+const PICTURE_OF_A_FAILURE: &str = "[A picture that came with the failure and cannot be shown stands here.]";
 
 /// An encoded request.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -68,7 +69,9 @@ pub fn encode(
         match &**item {
             HistoryItem::User { parts, .. } => {
                 messages.begin(Role::User);
-                encode_user(&mut messages, parts, &request.model, profile)?;
+                for part in shown(parts, &request.model) {
+                    encode_part(&mut messages, part);
+                }
             }
             HistoryItem::Assistant { said, calls, .. } => {
                 messages.begin(Role::Assistant);
@@ -78,7 +81,7 @@ pub fn encode(
                 if !in_results {
                     messages.begin(Role::User);
                 }
-                encode_result(&mut messages, result);
+                encode_result(&mut messages, result, &request.model);
             }
         }
         in_results = is_result;
@@ -239,37 +242,19 @@ fn encode_tool(
     Ok(())
 }
 
-fn encode_user(
-    messages: &mut Messages,
-    parts: &[Part],
-    model: &ModelSpec,
-    profile: &AnthropicProfile,
-) -> Result<(), ProviderFailure> {
-    let unsupported = |text: &str| Err(profile.endpoint.failure(ProviderFault::Unsupported, text));
-    for part in parts {
-        match part {
-            Part::Text(text) => encode_text(messages, text),
-            Part::Image(_) if !model.vision => {
-                return unsupported(
-                    "the conversation holds a picture and this model takes none; choose a model with vision = true",
-                );
-            }
-            Part::Image(image) if !IMAGE_TYPES.contains(&&*image.mime_type) => {
-                return unsupported(
-                    "the conversation holds a picture of a kind that this API does not take; it takes PNG, JPEG, GIF \
-                     and WebP",
-                );
-            }
-            Part::Image(image) => messages.block(true, |json| {
-                json.raw(r#"{"type":"image","source":{"type":"base64","media_type":"#);
-                json.string(&image.mime_type);
-                json.raw(",\"data\":\"");
-                json.raw(&STANDARD.encode(&image.data));
-                json.raw("\"}}");
-            }),
-        }
+fn encode_part(messages: &mut Messages, part: Shown<'_>) {
+    match part {
+        Shown::Text(text) => encode_text(messages, text),
+        Shown::Image(image) => messages.block(true, |json| write_image(json, image)),
     }
-    Ok(())
+}
+
+fn write_image(json: &mut Json, image: &Image) {
+    json.raw(r#"{"type":"image","source":{"type":"base64","media_type":"#);
+    json.string(&image.mime_type);
+    json.raw(",\"data\":\"");
+    json.raw(&STANDARD.encode(&image.data));
+    json.raw("\"}}");
 }
 
 /// A block of text; nothing where the text says nothing, because the API refuses blank blocks.
@@ -277,11 +262,13 @@ fn encode_text(messages: &mut Messages, text: &str) {
     if text.trim().is_empty() {
         return;
     }
-    messages.block(true, |json| {
-        json.raw(r#"{"type":"text","text":"#);
-        json.string(text);
-        json.raw("}");
-    });
+    messages.block(true, |json| write_text(json, text));
+}
+
+fn write_text(json: &mut Json, text: &str) {
+    json.raw(r#"{"type":"text","text":"#);
+    json.string(text);
+    json.raw("}");
 }
 
 fn encode_assistant(
@@ -364,13 +351,39 @@ fn encode_call(messages: &mut Messages, call: &ToolCall) {
     });
 }
 
-fn encode_result(messages: &mut Messages, result: &ToolResult) {
+fn encode_result(messages: &mut Messages, result: &ToolResult, model: &ModelSpec) {
+    let mut parts = shown(result.content.parts(), model);
+    // Blank text says nothing, and the API refuses it.
+    parts.retain(|part| !matches!(part, Shown::Text(text) if text.trim().is_empty()));
+    if result.is_error {
+        for part in &mut parts {
+            if let Shown::Image(_) = part {
+                *part = Shown::Text(PICTURE_OF_A_FAILURE);
+            }
+        }
+    }
     messages.block(true, |json| {
         json.raw(r#"{"type":"tool_result","tool_use_id":"#);
         json.string(&names::call_id(result.call.as_str()));
-        if !result.content.trim().is_empty() {
-            json.raw(",\"content\":");
-            json.string(&result.content);
+        match only_text(&parts) {
+            Some(text) if text.is_empty() => {}
+            Some(text) => {
+                json.raw(",\"content\":");
+                json.string(&text);
+            }
+            None => {
+                json.raw(",\"content\":[");
+                for (index, part) in parts.iter().enumerate() {
+                    if index > 0 {
+                        json.raw(",");
+                    }
+                    match part {
+                        Shown::Text(text) => write_text(json, text),
+                        Shown::Image(image) => write_image(json, image),
+                    }
+                }
+                json.raw("]");
+            }
         }
         if result.is_error {
             json.raw(",\"is_error\":true");

@@ -9,6 +9,7 @@ mod decoder;
 mod encoder;
 mod profile;
 mod reasoning;
+mod results;
 mod wire;
 
 use std::sync::Arc;

@@ -13,11 +13,15 @@ use sha2::{Digest, Sha256};
 use super::profile::ResponsesProfile;
 use super::replay::{OutputItem, Piece, PieceKind, ReplayRecord, is_reset};
 use crate::model::{
-    Assistant, HistoryItem, Latency, ModelRequest, ModelSpec, Part, ProviderFailure, ProviderFault,
-    ReasoningEffort, ToolCall, ToolDefinition,
+    Assistant, HistoryItem, Latency, ModelRequest, ModelSpec, ProviderFailure, ProviderFault,
+    ReasoningEffort, ToolCall, ToolDefinition, ToolResult,
 };
 use crate::provider::json::Json;
 use crate::provider::openai;
+use crate::provider::parts::{Shown, only_text, shown};
+
+/// What an output says where a tool gave nothing; endpoints refuse empty ones.
+const NOTHING: &str = "(The tool gave nothing.)";
 
 /// Longest call id that the API takes.
 const MAX_CALL_ID: usize = 64;
@@ -226,18 +230,15 @@ impl Input {
         profile: &ResponsesProfile,
     ) -> Result<(), ProviderFailure> {
         match item {
-            HistoryItem::User { parts, .. } => self.user(parts, model, profile),
+            HistoryItem::User { parts, .. } => {
+                self.user(&shown(parts, model));
+                Ok(())
+            }
             HistoryItem::Assistant { said, calls, .. } => {
                 self.assistant(said, calls, with_reasoning, profile)
             }
             HistoryItem::ToolResult(result) => {
-                self.item(|json| {
-                    json.raw("{\"type\":\"function_call_output\",\"call_id\":");
-                    json.string(&call_id(result.call.as_str()));
-                    json.raw(",\"output\":");
-                    json.string(&result.content);
-                    json.raw("}");
-                });
+                self.result(result, model);
                 Ok(())
             }
         }
@@ -252,46 +253,31 @@ impl Input {
         self.items.push(start..self.json.bytes.len());
     }
 
-    fn user(
-        &mut self,
-        parts: &[Part],
-        model: &ModelSpec,
-        profile: &ResponsesProfile,
-    ) -> Result<(), ProviderFailure> {
-        if !model.vision && parts.iter().any(|part| matches!(part, Part::Image(_))) {
-            return Err(openai::no_vision(&profile.endpoint));
+    /// A user message; none if it says nothing.
+    fn user(&mut self, parts: &[Shown<'_>]) {
+        if parts.is_empty() {
+            return;
         }
-        // Empty parts say nothing, and endpoints refuse them.
-        let parts: Vec<&Part> = parts
-            .iter()
-            .filter(|part| !matches!(part, Part::Text(text) if text.is_empty()))
-            .collect();
         self.item(|json| {
             json.raw("{\"type\":\"message\",\"role\":\"user\",\"content\":");
-            if parts.is_empty() {
-                json.raw("\"\"}");
-                return;
-            }
-            json.raw("[");
-            for (index, part) in parts.into_iter().enumerate() {
-                if index > 0 {
-                    json.raw(",");
-                }
-                match part {
-                    Part::Text(text) => {
-                        json.raw("{\"type\":\"input_text\",\"text\":");
-                        json.string(text);
-                    }
-                    Part::Image(image) => {
-                        json.raw("{\"type\":\"input_image\",\"image_url\":");
-                        json.string(&openai::data_url(image));
-                    }
-                }
-                json.raw("}");
-            }
-            json.raw("]}");
+            encode_parts(json, parts);
+            json.raw("}");
         });
-        Ok(())
+    }
+
+    fn result(&mut self, result: &ToolResult, model: &ModelSpec) {
+        let parts = shown(result.content.parts(), model);
+        self.item(|json| {
+            json.raw("{\"type\":\"function_call_output\",\"call_id\":");
+            json.string(&call_id(result.call.as_str()));
+            json.raw(",\"output\":");
+            match only_text(&parts) {
+                Some(text) if text.is_empty() => json.string(NOTHING),
+                Some(text) => json.string(&text),
+                None => encode_parts(json, &parts),
+            }
+            json.raw("}");
+        });
     }
 
     fn assistant(
@@ -412,6 +398,27 @@ impl Input {
             json.raw("}");
         });
     }
+}
+
+fn encode_parts(json: &mut Json, parts: &[Shown<'_>]) {
+    json.raw("[");
+    for (index, part) in parts.iter().enumerate() {
+        if index > 0 {
+            json.raw(",");
+        }
+        match part {
+            Shown::Text(text) => {
+                json.raw("{\"type\":\"input_text\",\"text\":");
+                json.string(text);
+            }
+            Shown::Image(image) => {
+                json.raw("{\"type\":\"input_image\",\"image_url\":");
+                json.string(&openai::data_url(image));
+            }
+        }
+        json.raw("}");
+    }
+    json.raw("]");
 }
 
 /// Writes a further member of an object, if there is one.
