@@ -25,6 +25,7 @@ const MARK: &[u8] = b"\xef\xbb\xbf";
 
 fn runtime() -> ToolRuntime {
     ToolRuntime::new(ToolRuntimeConfig {
+        result_limit: 100_000,
         conversation_id: "conversation".into(),
         offered: BTreeSet::from(["Write".into(), "StrReplace".into()]),
         mcp: BTreeMap::new(),

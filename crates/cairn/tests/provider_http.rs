@@ -108,7 +108,7 @@ async fn the_second_request_extends_the_first_byte_for_byte() {
         r#"{"type":"function","function":{"name":"Read","description":"The tool Read.","parameters":{"type": "object","properties":{"path":{"type":"string"}},"required":["path"]}}},"#,
         r#"{"type":"function","function":{"name":"Shell","description":"The tool Shell.","parameters":{"type":"object","properties":{"command":{"type":"string"},"description":{"type":"string"}},"required":["command","description"]}}}],"#,
         r#""messages":[{"role":"system","content":"Be brief."},{"role":"user","content":"first"},"#,
-        r#"{"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]},"#,
+        r#"{"role":"user","content":"a\nb"},"#,
         r#"{"role":"assistant","content":null,"reasoning_content":"I must \"look\".","tool_calls":["#,
         r#"{"id":"call_1","type":"function","function":{"name":"Read","arguments":"{\"path\": \"ä.txt\",\"n\":1.0}"}},"#,
         r#"{"id":"call_2","type":"function","function":{"name":"Shell","arguments":"{}"}}]},"#,

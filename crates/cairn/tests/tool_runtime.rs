@@ -343,6 +343,7 @@ fn an_unknown_tool_is_an_error_that_the_model_sees() {
 #[test]
 fn a_tool_that_is_not_offered_does_not_exist() {
     let mut tools = ToolRuntime::new(ToolRuntimeConfig {
+        result_limit: 100_000,
         conversation_id: String::new(),
         offered: BTreeSet::from(["Read".into()]),
         mcp: BTreeMap::new(),
@@ -661,10 +662,15 @@ fn an_mcp_call_carries_its_identity_and_exact_values() {
     let done = result(&tools.exec_message(client(1, answer), 1).unwrap());
     assert_eq!(
         (&*done.content.text(), done.is_error),
-        (
-            "one\n[An image of 4 bytes, image/png, that cannot be shown here.]",
-            true
-        )
+        ("one\n[Picture 1 of this result stands here.]", true)
+    );
+    let pictures: Vec<_> = done.content.images().collect();
+    assert_eq!(
+        pictures,
+        [&cairn::model::Image {
+            mime_type: "image/png".into(),
+            data: vec![0; 4].into()
+        }]
     );
 }
 

@@ -86,7 +86,12 @@ async fn conduct(
             }
         }
     };
-    let Prepared { run, frontier, tools } = prepared;
+    let Prepared {
+        run,
+        frontier,
+        tools,
+        notices,
+    } = prepared;
     let dynamic_tools = tools.mcp.keys().cloned().collect();
     let tool_names = run.prompt.tools.iter().map(|tool| tool.name.clone()).collect();
     #[allow(
@@ -105,7 +110,7 @@ async fn conduct(
     };
     // A session that ends early must not leave a worker behind that waits for a client.
     let worker = AbortOnDropHandle::new(tokio::spawn(worker.work(queue).in_current_span()));
-    let context_window = run.model.context_window;
+    let model = Arc::clone(&run.model);
     let (handle, _task) = run::start(context.services.clone(), run);
     let mut tools = ToolRuntime::new(tools);
     // The question for the request context has taken the first exec id, whether it was asked or not.
@@ -119,7 +124,8 @@ async fn conduct(
         tools,
         run: handle,
         jobs,
-        context_window,
+        model,
+        notices,
         presentation: Presentation::default(),
         usage: Vec::new(),
         call_started_at_ms: 0,

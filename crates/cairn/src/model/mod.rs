@@ -21,6 +21,6 @@ pub use message::{
     Assistant, Image, Message, MessageBody, PICTURE_UNSEEN, Part, Reasoning, ReplayState, UserOrigin,
 };
 pub use run::{PendingAssistant, PreparedRun, RunAction, RunKind, RunOutcome};
-pub use spec::{Latency, ModelSpec, ReasoningEffort, ReasoningSpec};
+pub use spec::{EntryLimits, Latency, ModelSpec, ReasoningEffort, ReasoningSpec};
 pub use tool::{ToolCall, ToolContent, ToolResult, ToolRound};
 pub use usage::Usage;

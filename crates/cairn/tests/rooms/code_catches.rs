@@ -38,8 +38,16 @@ fn a_room_uses_only_the_rooms_that_the_map_gives_it() {
         ("store", "provider", "clock, model"),
         ("store", "client", "clock, model"),
         ("store", "run", "clock, model"),
-        ("cursor", "provider", "client, clock, config, model, run, store"),
-        ("cursor", "app", "client, clock, config, model, run, store"),
+        (
+            "cursor",
+            "provider",
+            "client, clock, config, model, picture, run, store",
+        ),
+        (
+            "cursor",
+            "app",
+            "client, clock, config, model, picture, run, store",
+        ),
     ];
     for (room, other, allowed) in uses {
         let rule = format!("`{room}` uses `{other}`; it may use {allowed}");

@@ -22,6 +22,7 @@ use crate::cursor::blob::{BlobId, InvalidBlobId};
 use crate::cursor::blob_sync::BlobSync;
 use crate::cursor::checkpoint::{ClientState, Frontier, TurnStart};
 use crate::cursor::inbox::ParentReference;
+use crate::cursor::pictures::{self, Entered};
 use crate::cursor::projection::{DecodedRoot, ProjectionError, decode_pending, decode_root, import_history};
 use crate::cursor::prompting::{McpDirectory, compile_prompt};
 use crate::cursor::proto::agent::{
@@ -30,8 +31,8 @@ use crate::cursor::proto::agent::{
 };
 use crate::cursor::tools::{McpTool, ToolRuntimeConfig};
 use crate::model::{
-    CallId, ConversationId, Message, ParentCall, PreparedRun, RevisionId, RunAction, RunFailure, RunId,
-    RunKind,
+    CallId, ConversationId, Message, ModelSpec, ParentCall, PreparedRun, RevisionId, RunAction, RunFailure,
+    RunId, RunKind,
 };
 
 /// What a request became.
@@ -43,6 +44,8 @@ pub struct Prepared {
     pub frontier: Frontier,
     /// For the tool runtime.
     pub tools: ToolRuntimeConfig,
+    /// What the person should know before the run says anything.
+    pub notices: Vec<String>,
 }
 
 /// The id of the run that serves a request.
@@ -142,12 +145,23 @@ pub async fn prepare(
         },
         None => TurnStart::Continued(last_turn(&state, blobs).await?),
     };
+    let mut notices = Vec::new();
     let action = match (&action, &user_message) {
         (ActionKind::Start, Some((_, message))) => RunAction::Start {
             interrupted: pending,
             messages: {
-                let messages =
-                    new_messages(request_id, mode, message, &request_context, &base, context, blobs).await?;
+                let (messages, told) = new_messages(
+                    request_id,
+                    mode,
+                    message,
+                    &request_context,
+                    &model,
+                    &base,
+                    context,
+                    blobs,
+                )
+                .await?;
+                notices = told;
                 note_input(message, &conversation, &messages, context).await?;
                 messages
             },
@@ -162,6 +176,7 @@ pub async fn prepare(
         offered: prompt.tools.iter().map(|tool| tool.name.clone()).collect(),
         mcp: callable(&compiled.mcp),
         todos: todos(&state, blobs).await?,
+        result_limit: model.entry.result_characters,
         working_directory: None,
         terminals_folder: environment
             .map(|env| env.terminals_folder.clone())
@@ -179,6 +194,7 @@ pub async fn prepare(
         },
         frontier,
         tools,
+        notices,
     })
 }
 
@@ -228,16 +244,22 @@ async fn base_revision(
     Ok(revision)
 }
 
-/// The messages that this turn adds: the request context if it changed, then what the person said.
+/// The messages that this turn adds: the request context if it changed, then what the person said. With what the person
+/// should know of it.
+#[allow(
+    clippy::too_many_arguments,
+    reason = "all of the request goes into its messages"
+)]
 async fn new_messages(
     request_id: &str,
     mode: Mode,
     message: &UserMessage,
     request_context: &RequestContext,
+    model: &ModelSpec,
     base: &RevisionId,
     context: &CursorContext,
     blobs: &BlobSync,
-) -> Result<Vec<Message>, RunFailure> {
+) -> Result<(Vec<Message>, Vec<String>), RunFailure> {
     let mut fetched = HashMap::new();
     for need in needed_blobs(message) {
         let id = BlobId::from_wire(&need.id).map_err(protocol)?;
@@ -257,6 +279,10 @@ async fn new_messages(
             blobs: &|id| fetched.get(id).cloned(),
         },
     )?;
+    let Entered {
+        parts: runtime,
+        notices,
+    } = pictures::enter(runtime, model).await;
     let history = context.services.store.history(base).await?;
     let compiled = compile_request_context(request_context);
     let event = TurnEvent {
@@ -264,7 +290,10 @@ async fn new_messages(
         context: compiled.as_deref(),
         runtime,
     };
-    Ok(initial_messages(history.iter().map(AsRef::as_ref), event))
+    Ok((
+        initial_messages(history.iter().map(AsRef::as_ref), event),
+        notices,
+    ))
 }
 
 /// Whether the base history holds this message with other content: then the person edited it. [capture] A message

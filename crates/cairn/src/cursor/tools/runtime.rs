@@ -33,6 +33,8 @@ pub struct ToolRuntimeConfig {
     pub mcp: BTreeMap<Arc<str>, McpTool>,
     /// The to-do list as the history left it.
     pub todos: Vec<TodoItem>,
+    /// The most characters of a result's text that enter the history.
+    pub result_limit: usize,
     /// Where a command runs unless the model names a place. If unknown, the client's own workspace.
     pub working_directory: Option<String>,
     /// Where the client writes the output of background commands, if it said so.
@@ -80,6 +82,7 @@ pub struct CommittedTool {
 pub struct ToolRuntime {
     offered: BTreeSet<Arc<str>>,
     mcp: BTreeMap<Arc<str>, McpTool>,
+    result_limit: usize,
     scope: Scope,
     last_exec_id: u32,
     execs: BTreeMap<u32, Exec>,
@@ -135,6 +138,7 @@ impl ToolRuntime {
         Self {
             offered: config.offered,
             mcp: config.mcp,
+            result_limit: config.result_limit,
             scope: Scope {
                 conversation: config.conversation_id,
                 directory: config.working_directory.unwrap_or_else(|| ".".to_owned()),
@@ -500,6 +504,7 @@ impl ToolRuntime {
         if let Some(DerivedFact::Todos(todos)) = &outcome.fact {
             self.scope.todos.clone_from(todos);
         }
+        let content = outcome.content(self.result_limit);
         let mut tool_call = update::tool_call(call, outcome.tool);
         tool_call.started_at_ms = Some(running.started_at_ms);
         tool_call.completed_at_ms = Some(now_ms);
@@ -510,7 +515,7 @@ impl ToolRuntime {
         self.calls.insert(call.clone(), state);
         effects.push(Effect::Complete(ToolResult {
             call: call.clone(),
-            content: outcome.text.into_string().into(),
+            content,
             is_error: outcome.is_error,
         }));
         if self.turn.as_ref() == Some(call) {

@@ -105,6 +105,7 @@ mod tests {
             context_window: None,
             max_output_tokens: None,
             vision: false,
+            limits: crate::config::EntryLimits::default(),
             options: toml::Table::new(),
         })
         .unwrap()
@@ -124,6 +125,7 @@ mod tests {
                 max_output_tokens: None,
                 context_window: None,
                 vision: false,
+                entry: crate::model::EntryLimits::default(),
             }),
             // Made anew each time, as each run makes them.
             history: texts
