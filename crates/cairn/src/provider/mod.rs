@@ -6,6 +6,7 @@
 pub mod anthropic;
 mod arguments;
 mod blocks;
+mod bodies;
 mod call;
 mod endpoint;
 mod event;

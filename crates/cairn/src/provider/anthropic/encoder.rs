@@ -12,6 +12,7 @@
 //! Must never know: who sends the bytes.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -26,6 +27,7 @@ use crate::model::{
     Assistant, HistoryItem, Image, Latency, ModelRequest, ModelSpec, ProviderFailure, ProviderFault,
     ReasoningEffort, ToolCall, ToolDefinition, ToolResult,
 };
+use crate::provider::bodies::Growing;
 use crate::provider::json::Json;
 use crate::provider::parts::{Shown, only_text, shown};
 
@@ -59,43 +61,93 @@ pub fn encode(
     request: &ModelRequest,
     profile: &AnthropicProfile,
 ) -> Result<AnthropicRequest, ProviderFailure> {
-    let mut json = Json::default();
-    encode_head(&mut json, request, profile)?;
-    let head = 0..json.bytes.len();
-    let mut messages = Messages::new(json);
-    let mut in_results = false;
-    for item in &request.history {
-        let is_result = matches!(**item, HistoryItem::ToolResult(_));
-        match &**item {
-            HistoryItem::User { parts, .. } => {
-                messages.begin(Role::User);
-                for part in shown(parts, &request.model) {
-                    encode_part(&mut messages, part);
-                }
-            }
-            HistoryItem::Assistant { said, calls, .. } => {
-                messages.begin(Role::Assistant);
-                encode_assistant(&mut messages, said, calls, profile)?;
-            }
-            HistoryItem::ToolResult(result) => {
-                if !in_results {
-                    messages.begin(Role::User);
-                }
-                encode_result(&mut messages, result, &request.model);
-            }
+    Unmarked::encode(request, profile)?.marked(profile)
+}
+
+/// A body before it is marked for the cache, from which the next one grows.
+#[derive(Debug)]
+pub(crate) struct Unmarked {
+    head: Range<usize>,
+    messages: Messages,
+}
+
+impl Unmarked {
+    /// The body as it is sent.
+    pub(crate) fn marked(&self, profile: &AnthropicProfile) -> Result<AnthropicRequest, ProviderFailure> {
+        let finished = self.messages.finish(profile.cache, profile.cache_marker);
+        if finished.messages.is_empty() {
+            let text = "the conversation holds nothing that could be sent; say something first";
+            return Err(profile.endpoint.failure(ProviderFault::InvalidRequest, text));
         }
-        in_results = is_result;
+        Ok(AnthropicRequest {
+            body: finished.body.into(),
+            head: self.head.clone(),
+            messages: finished.messages,
+        })
     }
-    let finished = messages.finish(profile.cache, profile.cache_marker);
-    if finished.messages.is_empty() {
-        let text = "the conversation holds nothing that could be sent; say something first";
-        return Err(profile.endpoint.failure(ProviderFault::InvalidRequest, text));
+
+    fn push(
+        &mut self,
+        items: &[Arc<HistoryItem>],
+        model: &ModelSpec,
+        profile: &AnthropicProfile,
+    ) -> Result<(), ProviderFailure> {
+        let messages = &mut self.messages;
+        let mut in_results = false;
+        for item in items {
+            let is_result = matches!(**item, HistoryItem::ToolResult(_));
+            match &**item {
+                HistoryItem::User { parts, .. } => {
+                    messages.begin(Role::User);
+                    for part in shown(parts, model) {
+                        encode_part(messages, part);
+                    }
+                }
+                HistoryItem::Assistant { said, calls, .. } => {
+                    messages.begin(Role::Assistant);
+                    encode_assistant(messages, said, calls, profile)?;
+                }
+                HistoryItem::ToolResult(result) => {
+                    if !in_results {
+                        messages.begin(Role::User);
+                    }
+                    encode_result(messages, result, model);
+                }
+            }
+            in_results = is_result;
+        }
+        messages.close();
+        Ok(())
     }
-    Ok(AnthropicRequest {
-        body: finished.body.into(),
-        head,
-        messages: finished.messages,
-    })
+}
+
+impl Growing for Unmarked {
+    type Profile = AnthropicProfile;
+
+    fn encode(request: &ModelRequest, profile: &AnthropicProfile) -> Result<Self, ProviderFailure> {
+        let mut json = Json::default();
+        encode_head(&mut json, request, profile)?;
+        let mut body = Self {
+            head: 0..json.bytes.len(),
+            messages: Messages::new(json),
+        };
+        body.push(&request.history, &request.model, profile)?;
+        Ok(body)
+    }
+
+    fn extend(
+        mut self,
+        known: usize,
+        request: &ModelRequest,
+        profile: &AnthropicProfile,
+    ) -> Result<Self, ProviderFailure> {
+        self.push(&request.history[known..], &request.model, profile)?;
+        Ok(self)
+    }
+
+    fn size(&self) -> usize {
+        self.messages.size()
+    }
 }
 
 fn encode_head(

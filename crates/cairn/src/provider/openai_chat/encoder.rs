@@ -15,6 +15,7 @@ use crate::model::{
     Assistant, HistoryItem, Latency, ModelRequest, ModelSpec, ProviderFailure, ProviderFault,
     ReasoningEffort, ToolCall, ToolDefinition,
 };
+use crate::provider::bodies::Growing;
 use crate::provider::json::Json;
 use crate::provider::openai;
 use crate::provider::parts::{Shown, only_text, shown};
@@ -60,19 +61,28 @@ pub fn encode(request: &ModelRequest, profile: &ChatProfile) -> Result<ChatReque
     encode_messages(json, head, messages, 0, request, profile)
 }
 
-/// Encodes a request whose beginning was encoded before: all but the history from the item `known` on.
-///
-/// Gives what [`encode`] gives. Copies nothing if nobody else holds the earlier body.
-pub(super) fn extend(
-    before: ChatRequest,
-    known: usize,
-    request: &ModelRequest,
-    profile: &ChatProfile,
-) -> Result<ChatRequest, ProviderFailure> {
-    let ChatRequest { body, head, messages } = before;
-    let mut bytes = Vec::from(body);
-    bytes.truncate(bytes.len() - END.len());
-    encode_messages(Json { bytes }, head, messages, known, request, profile)
+impl Growing for ChatRequest {
+    type Profile = ChatProfile;
+
+    fn encode(request: &ModelRequest, profile: &ChatProfile) -> Result<Self, ProviderFailure> {
+        encode(request, profile)
+    }
+
+    fn extend(
+        self,
+        known: usize,
+        request: &ModelRequest,
+        profile: &ChatProfile,
+    ) -> Result<Self, ProviderFailure> {
+        let Self { body, head, messages } = self;
+        let mut bytes = Vec::from(body);
+        bytes.truncate(bytes.len() - END.len());
+        encode_messages(Json { bytes }, head, messages, known, request, profile)
+    }
+
+    fn size(&self) -> usize {
+        self.body.len()
+    }
 }
 
 /// Appends the history from the item `known` on to the messages, and ends the body.

@@ -6,6 +6,7 @@
 
 use std::borrow::Cow;
 use std::ops::Range;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
@@ -16,12 +17,16 @@ use crate::model::{
     Assistant, HistoryItem, Latency, ModelRequest, ModelSpec, ProviderFailure, ProviderFault,
     ReasoningEffort, ToolCall, ToolDefinition, ToolResult,
 };
+use crate::provider::bodies::Growing;
 use crate::provider::json::Json;
 use crate::provider::openai;
 use crate::provider::parts::{Shown, only_text, shown};
 
 /// What an output says where a tool gave nothing; endpoints refuse empty ones.
 const NOTHING: &str = "(The tool gave nothing.)";
+
+/// What follows the last item.
+const END: &str = "]}";
 
 /// Longest call id that the API takes.
 const MAX_CALL_ID: usize = 64;
@@ -58,12 +63,57 @@ pub fn encode(
     request: &ModelRequest,
     profile: &ResponsesProfile,
 ) -> Result<ResponsesRequest, ProviderFailure> {
-    // An answer that came after a reset says that the reasoning before it is refused for good.
-    let reset = request.history.iter().rposition(|item| match item.as_ref() {
+    let reset = last_reset(&request.history, profile);
+    encode_from(request, profile, reset.unwrap_or(0))
+}
+
+/// The last answer that came after a reset: it says that the reasoning before it is refused for good.
+fn last_reset(items: &[Arc<HistoryItem>], profile: &ResponsesProfile) -> Option<usize> {
+    items.iter().rposition(|item| match item.as_ref() {
         HistoryItem::Assistant { said, .. } => own_payload(said, profile).is_some_and(is_reset),
         HistoryItem::User { .. } | HistoryItem::ToolResult(_) => false,
-    });
-    encode_from(request, profile, reset.unwrap_or(0))
+    })
+}
+
+impl Growing for ResponsesRequest {
+    type Profile = ResponsesProfile;
+
+    fn encode(request: &ModelRequest, profile: &ResponsesProfile) -> Result<Self, ProviderFailure> {
+        encode(request, profile)
+    }
+
+    fn extend(
+        self,
+        known: usize,
+        request: &ModelRequest,
+        profile: &ResponsesProfile,
+    ) -> Result<Self, ProviderFailure> {
+        let new = &request.history[known..];
+        if last_reset(new, profile).is_some() {
+            return encode(request, profile);
+        }
+        let Self {
+            body,
+            head,
+            items,
+            carries_reasoning,
+        } = self;
+        let mut bytes = Vec::from(body);
+        bytes.truncate(bytes.len() - END.len());
+        let mut input = Input {
+            json: Json { bytes },
+            items,
+            carries_reasoning,
+        };
+        for item in new {
+            input.encode(item, true, &request.model, profile)?;
+        }
+        Ok(input.finish(head))
+    }
+
+    fn size(&self) -> usize {
+        self.body.len()
+    }
 }
 
 /// Encodes a request without any reasoning of its history, for an endpoint that has just refused it.
@@ -92,18 +142,7 @@ fn encode_from(
     for (index, item) in request.history.iter().enumerate() {
         input.encode(item, index >= reasoning_from, &request.model, profile)?;
     }
-    let Input {
-        mut json,
-        items,
-        carries_reasoning,
-    } = input;
-    json.raw("]}");
-    Ok(ResponsesRequest {
-        body: json.bytes.into(),
-        head,
-        items,
-        carries_reasoning,
-    })
+    Ok(input.finish(head))
 }
 
 fn encode_head(
@@ -220,6 +259,16 @@ struct Input {
 }
 
 impl Input {
+    fn finish(mut self, head: Range<usize>) -> ResponsesRequest {
+        self.json.raw(END);
+        ResponsesRequest {
+            body: self.json.bytes.into(),
+            head,
+            items: self.items,
+            carries_reasoning: self.carries_reasoning,
+        }
+    }
+
     /// Encodes one item of the history by itself: what surrounds it never changes its bytes. It may give several input
     /// items, or none.
     fn encode(
