@@ -601,3 +601,46 @@ fn an_items_bytes_do_not_depend_on_what_surrounds_it() {
         "{\"a\":\n1}"
     );
 }
+
+#[test]
+fn ids_and_names_of_other_models_are_made_acceptable() {
+    let provider = OpenAiChat::new(&chat_model("http://127.0.0.1:1/v1", "")).unwrap();
+    let long = "x".repeat(200);
+    let odd = [
+        ("functions.Read:0", "functions.Read", "{}"),
+        ("a|b", "文", "{}"),
+        (long.as_str(), long.as_str(), "{}"),
+        ("a\nb", "Read", "{}"),
+    ];
+    let mut history = vec![user("a"), assistant(said(""), &odd)];
+    history.extend(odd.iter().map(|(id, _, _)| result(id, "r")));
+    let body = cairn::provider::openai_chat::encode(&request(history), provider.profile())
+        .unwrap()
+        .body;
+    let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
+    let messages = body["messages"].as_array().unwrap();
+    let calls = messages[2]["tool_calls"].as_array().unwrap();
+    let ids: Vec<&str> = calls.iter().map(|call| call["id"].as_str().unwrap()).collect();
+    assert_eq!(ids[..2], ["functions.Read:0", "a|b"], "what endpoints take stays");
+    let results: Vec<&str> = messages[3..]
+        .iter()
+        .map(|message| message["tool_call_id"].as_str().unwrap())
+        .collect();
+    assert_eq!(results, ids);
+    for call in calls {
+        let (id, name) = (
+            call["id"].as_str().unwrap(),
+            call["function"]["name"].as_str().unwrap(),
+        );
+        assert!(
+            id.len() <= 64 && id.bytes().all(|byte| byte.is_ascii_graphic()),
+            "{id}"
+        );
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+        assert!(
+            (1..=64).contains(&name.len()) && name.chars().all(is_plain),
+            "{name}"
+        );
+    }
+    assert_eq!(calls[3]["function"]["name"], "Read");
+}

@@ -460,3 +460,27 @@ fn an_items_bytes_do_not_depend_on_what_surrounds_it() {
     }
     assert_ne!(input[2]["call_id"], input[3]["call_id"]);
 }
+
+#[test]
+fn names_of_other_models_are_made_acceptable() {
+    let provider = provider("http://127.0.0.1:1/v1", "");
+    let long = "x".repeat(200);
+    let odd = [
+        ("c1", "functions.Read", "{}"),
+        ("c2", "文", "{}"),
+        ("c3", long.as_str(), "{}"),
+    ];
+    let history = vec![user("a"), assistant(said(""), &odd)];
+    let encoded = encode(&request(history), provider.profile()).unwrap();
+    let names = encoded.items().skip(1).map(|item| {
+        let item: Value = serde_json::from_slice(item).unwrap();
+        item["name"].as_str().unwrap().to_owned()
+    });
+    for name in names {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+        assert!(
+            (1..=64).contains(&name.len()) && name.chars().all(is_plain),
+            "{name}"
+        );
+    }
+}

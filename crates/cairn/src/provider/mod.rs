@@ -12,6 +12,7 @@ mod endpoint;
 mod event;
 mod fault;
 mod json;
+mod names;
 mod openai;
 pub mod openai_chat;
 pub mod openai_responses;

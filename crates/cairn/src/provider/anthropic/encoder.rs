@@ -20,7 +20,6 @@ use bytes::Bytes;
 use serde::de::IgnoredAny;
 
 use super::blocks::{Messages, Role};
-use super::names;
 use super::profile::{AnthropicProfile, CacheMode, ThinkingMode};
 use super::replay::{self, Entry};
 use crate::model::{
@@ -29,10 +28,14 @@ use crate::model::{
 };
 use crate::provider::bodies::Growing;
 use crate::provider::json::Json;
+use crate::provider::names;
 use crate::provider::parts::{Shown, only_text, shown};
 
 /// What stands in the result of a failed call in place of a picture: there the API takes only text.
 const PICTURE_OF_A_FAILURE: &str = "[A picture that came with the failure and cannot be shown stands here.]";
+
+/// Longest name of a tool that the API takes.
+const LONGEST_NAME: usize = 128;
 
 /// An encoded request.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -271,7 +274,7 @@ fn encode_tool(
     profile: &AnthropicProfile,
 ) -> Result<(), ProviderFailure> {
     let invalid = |text: String| Err(profile.endpoint.failure(ProviderFault::InvalidRequest, &text));
-    if !names::is_tool_name(&tool.name) {
+    if !names::is_tool_name(&tool.name, LONGEST_NAME) {
         return invalid(format!(
             "the tool name {:?} is not one that the API takes: at most 128 letters, digits, _ and -",
             tool.name
@@ -387,9 +390,9 @@ fn encode_recorded(
 fn encode_call(messages: &mut Messages, call: &ToolCall) {
     messages.block(true, |json| {
         json.raw(r#"{"type":"tool_use","id":"#);
-        json.string(&names::call_id(call.id.as_str()));
+        json.string(&names::plain_call_id(call.id.as_str()));
         json.raw(",\"name\":");
-        json.string(&names::call_name(&call.name));
+        json.string(&names::call_name(&call.name, LONGEST_NAME));
         json.raw(",\"input\":");
         // The API takes only objects; another model may have written something else.
         if call.arguments.trim_start().starts_with('{') {
@@ -416,7 +419,7 @@ fn encode_result(messages: &mut Messages, result: &ToolResult, model: &ModelSpec
     }
     messages.block(true, |json| {
         json.raw(r#"{"type":"tool_result","tool_use_id":"#);
-        json.string(&names::call_id(result.call.as_str()));
+        json.string(&names::plain_call_id(result.call.as_str()));
         match only_text(&parts) {
             Some(text) if text.is_empty() => {}
             Some(text) => {

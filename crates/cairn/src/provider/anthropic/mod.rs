@@ -8,7 +8,6 @@ mod cache;
 mod decoder;
 mod encoder;
 mod finish;
-mod names;
 mod profile;
 mod replay;
 mod wire;

@@ -17,6 +17,7 @@ use crate::model::{
 };
 use crate::provider::bodies::Growing;
 use crate::provider::json::Json;
+use crate::provider::names;
 use crate::provider::openai;
 use crate::provider::parts::{Shown, only_text, shown};
 
@@ -309,9 +310,9 @@ fn encode_assistant(
                 json.raw(",");
             }
             json.raw("{\"id\":");
-            json.string(call.id.as_str());
+            json.string(&names::call_id(call.id.as_str()));
             json.raw(",\"type\":\"function\",\"function\":{\"name\":");
-            json.string(&call.name);
+            json.string(&names::call_name(&call.name, openai::LONGEST_NAME));
             json.raw(",\"arguments\":");
             json.string(&call.arguments);
             json.raw("}}");

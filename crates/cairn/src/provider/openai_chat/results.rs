@@ -6,6 +6,7 @@
 
 use crate::model::{Image, ModelSpec, ToolResult};
 use crate::provider::json::Json;
+use crate::provider::names;
 use crate::provider::parts::{Shown, shown};
 
 /// What a tool message says where a tool gave nothing; endpoints refuse empty messages.
@@ -48,7 +49,7 @@ impl<'a> Results<'a> {
             .collect();
         let text = lines.join("\n");
         json.raw("{\"role\":\"tool\",\"tool_call_id\":");
-        json.string(result.call.as_str());
+        json.string(&names::call_id(result.call.as_str()));
         json.raw(",\"content\":");
         json.string(if text.is_empty() { NOTHING } else { &text });
         json.raw("}");

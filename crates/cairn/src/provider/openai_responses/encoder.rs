@@ -4,12 +4,10 @@
 //! that the body of a longer history repeats the shorter one's bytes up to the end of its items. Nothing is stored at the
 //! endpoint: each request is whole. Must never know: who sends the bytes.
 
-use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sha2::{Digest, Sha256};
 
 use super::profile::ResponsesProfile;
 use super::replay::{OutputItem, Piece, PieceKind, ReplayRecord, is_reset};
@@ -19,6 +17,7 @@ use crate::model::{
 };
 use crate::provider::bodies::Growing;
 use crate::provider::json::Json;
+use crate::provider::names;
 use crate::provider::openai;
 use crate::provider::parts::{Shown, only_text, shown};
 
@@ -27,9 +26,6 @@ const NOTHING: &str = "(The tool gave nothing.)";
 
 /// What follows the last item.
 const END: &str = "]}";
-
-/// Longest call id that the API takes.
-const MAX_CALL_ID: usize = 64;
 
 /// An encoded request.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -318,7 +314,7 @@ impl Input {
         let parts = shown(result.content.parts(), model);
         self.item(|json| {
             json.raw("{\"type\":\"function_call_output\",\"call_id\":");
-            json.string(&call_id(result.call.as_str()));
+            json.string(&names::call_id(result.call.as_str()));
             json.raw(",\"output\":");
             match only_text(&parts) {
                 Some(text) if text.is_empty() => json.string(NOTHING),
@@ -441,8 +437,12 @@ impl Input {
         self.item(|json| {
             json.raw("{\"type\":\"function_call\"");
             member(json, "id", id);
-            member(json, "call_id", Some(&call_id(call.id.as_str())));
-            member(json, "name", Some(&call.name));
+            member(json, "call_id", Some(&names::call_id(call.id.as_str())));
+            member(
+                json,
+                "name",
+                Some(&names::call_name(&call.name, openai::LONGEST_NAME)),
+            );
             member(json, "arguments", Some(&call.arguments));
             json.raw("}");
         });
@@ -480,17 +480,4 @@ fn member(json: &mut Json, key: &str, value: Option<&str>) {
 
 fn sent_id<'a>(id: &'a Option<String>, profile: &ResponsesProfile) -> Option<&'a str> {
     id.as_deref().filter(|_| profile.replay_item_ids)
-}
-
-/// The id under which a call and its result go out. Ids of other endpoints may be longer than this API takes, or hold
-/// other characters; such a one is replaced by its hash, the same for the call and for its result.
-fn call_id(id: &str) -> Cow<'_, str> {
-    let is_plain = id.bytes().all(|byte| byte.is_ascii_graphic());
-    if is_plain && (1..=MAX_CALL_ID).contains(&id.len()) {
-        return Cow::Borrowed(id);
-    }
-    let mut hash = Sha256::new();
-    hash.update(b"cairn call id 1\n");
-    hash.update(id.as_bytes());
-    Cow::Owned(format!("call_{}", hex::encode(&hash.finalize()[..16])))
 }
