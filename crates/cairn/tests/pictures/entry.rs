@@ -83,7 +83,7 @@ async fn pictures_of_all_three_forms_reach_the_model_and_survive_restarts() {
         let (one, two, three) = (
             picture(40, 30, ImageFormat::Png),
             picture(30, 40, ImageFormat::Jpeg),
-            blank(1600, 800),
+            blank(1600, 100),
         );
         let message = shows(
             "What do they show?",
@@ -112,7 +112,7 @@ async fn pictures_of_all_three_forms_reach_the_model_and_survive_restarts() {
         let fitted = STANDARD
             .decode(fitted.strip_prefix("data:image/png;base64,").unwrap())
             .unwrap();
-        assert_eq!(size(&fitted), (1568, 784));
+        assert_eq!(size(&fitted), (1568, 98));
         assert!(!String::from_utf8_lossy(&bench.bodies()[0]).contains("canary"));
 
         let mut bench = bench.restart(database).await;
@@ -208,7 +208,7 @@ fn with_camera(cursor: &mut FakeCursor, data: Bytes) {
 async fn the_picture_of_a_tool_is_seen_fitted_and_survives_restarts() {
     for database in [Database::Kept, Database::Lost] {
         let mut bench = Bench::new().await;
-        with_camera(&mut bench.cursor, blank(1600, 800));
+        with_camera(&mut bench.cursor, blank(1600, 100));
         bench.chat.reply_calls([("call_1", "cam__shoot", "{}")]);
         bench.chat.reply_text("Grey.");
         bench.cursor.send("Take a picture.").await.success();
@@ -222,7 +222,7 @@ async fn the_picture_of_a_tool_is_seen_fitted_and_survives_restarts() {
         let fitted = STANDARD
             .decode(fitted.strip_prefix("data:image/png;base64,").unwrap())
             .unwrap();
-        assert_eq!(size(&fitted), (1568, 784));
+        assert_eq!(size(&fitted), (1568, 98));
 
         let mut bench = bench.restart(database).await;
         bench.chat.reply_text("Still grey.");
