@@ -59,6 +59,8 @@ pub struct ModelConfig {
     pub max_output_tokens: Option<u32>,
     /// Whether the model takes pictures.
     pub vision: bool,
+    /// What text and pictures are fitted to when they enter a history under this model.
+    pub limits: EntryLimits,
     /// Switches of the API's adapter, which reads and checks them at start.
     pub options: toml::Table,
 }
@@ -81,6 +83,46 @@ impl fmt::Debug for ModelConfig {
             .field("max_output_tokens", &self.max_output_tokens)
             .field("vision", &self.vision)
             .finish_non_exhaustive()
+    }
+}
+
+/// What text and pictures are fitted to, once, when they enter a history.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct EntryLimits {
+    /// `tool_result_limit`: the most characters of a tool result's text.
+    pub result_characters: u32,
+    /// `picture_max_bytes`: the most bytes of a picture's file.
+    pub picture_bytes: u32,
+    /// `picture_max_edge`: the most pixels of a picture's longer edge.
+    pub picture_edge: u32,
+}
+
+impl EntryLimits {
+    /// The most characters of a result's text by default.
+    const RESULT_CHARACTERS: u32 = 100_000;
+    /// The most bytes of a picture by default: 5 MB in base64, which is the least that a known API takes.
+    const PICTURE_BYTES: u32 = 3_750_000;
+
+    /// What holds where nothing is configured. A result has at most as many characters as the context has tokens, which is
+    /// about a quarter of it.
+    fn of(api: Api, context_window: Option<u32>) -> Self {
+        let window = context_window.unwrap_or(Self::RESULT_CHARACTERS);
+        Self {
+            result_characters: window.clamp(1000, Self::RESULT_CHARACTERS),
+            picture_bytes: Self::PICTURE_BYTES,
+            picture_edge: match api {
+                // What is larger is scaled down there before the model sees it.
+                Api::Anthropic => 1568,
+                // Requests with many pictures may hold none above 2000 on some endpoints.
+                Api::OpenAiChat | Api::OpenAiResponses | Api::Scripted => 2000,
+            },
+        }
+    }
+}
+
+impl Default for EntryLimits {
+    fn default() -> Self {
+        Self::of(Api::Anthropic, None)
     }
 }
 
@@ -327,6 +369,7 @@ fn model_of_environment(env: &Environment<'_>) -> Result<ModelConfig, ConfigErro
         context_window: None,
         max_output_tokens,
         vision: false,
+        limits: EntryLimits::of(api, None),
         options: toml::Table::new(),
     };
     table::check_required(&model, "CAIRN_BASE_URL", "CAIRN_MAX_OUTPUT_TOKENS")?;

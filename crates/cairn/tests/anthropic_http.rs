@@ -18,8 +18,8 @@ mod strict_anthropic;
 use std::sync::Arc;
 
 use cairn::model::{
-    CallId, HistoryItem, Image, Latency, ModelRequest, ModelSpec, Part, PromptSpec, ProviderFailure,
-    ProviderFault, ReasoningEffort, ReasoningSpec, ReplayState, ToolDefinition, ToolResult,
+    CallId, HistoryItem, Latency, ModelRequest, ModelSpec, Part, PromptSpec, ProviderFailure, ProviderFault,
+    ReasoningEffort, ReasoningSpec, ReplayState, ToolDefinition, ToolResult,
 };
 use cairn::provider::Provider;
 use cairn::provider::anthropic::{Anthropic, AnthropicRequest, encode};
@@ -545,37 +545,6 @@ async fn the_base_may_hold_the_version_and_the_key_may_be_a_bearers() {
     assert_eq!(last.headers["anthropic-version"], "2099-01-01");
     assert!(last.headers.get("x-api-key").is_none());
     endpoint.assert_clean();
-}
-
-#[test]
-fn pictures_go_only_to_a_model_that_takes_them() {
-    let encode = |vision, mime_type: &str| {
-        let picture = user_parts(vec![
-            Part::Text("before".into()),
-            Part::Image(Image {
-                mime_type: mime_type.into(),
-                data: vec![1, 2, 3].into(),
-            }),
-            Part::Text("".into()),
-        ]);
-        let model = ModelSpec {
-            vision,
-            ..anthropic_spec()
-        };
-        encode(&request_of(model, vec![picture]), offline("").profile())
-    };
-    assert_eq!(
-        std::str::from_utf8(encode(true, "image/png").unwrap().messages().next().unwrap()).unwrap(),
-        r#"{"role":"user","content":[{"type":"text","text":"before"},{"type":"image","source":{"type":"base64","media_type":"image/png","data":"AQID"}}]}"#
-    );
-    assert_eq!(
-        encode(false, "image/png").unwrap_err().fault,
-        ProviderFault::Unsupported
-    );
-    assert_eq!(
-        encode(true, "image/svg+xml").unwrap_err().fault,
-        ProviderFault::Unsupported
-    );
 }
 
 #[test]

@@ -9,7 +9,7 @@
 
 use std::path::{Path, PathBuf};
 
-use cairn::config::{Api, ConfigError, Flags, Loaded, SearchProvider, load, load_client_key};
+use cairn::config::{Api, ConfigError, EntryLimits, Flags, Loaded, SearchProvider, load, load_client_key};
 use secrecy::ExposeSecret as _;
 
 const KEY: &str = "client_key = \"k\"\n";
@@ -78,6 +78,9 @@ fn a_whole_file() {
         context_window = 128000
         max_output_tokens = 8192
         vision = true
+        tool_result_limit = 5000
+        picture_max_bytes = 20000
+        picture_max_edge = 1024
         [models.options]
         dialect = "x"
         [[models]]
@@ -114,6 +117,13 @@ fn a_whole_file() {
         (fast.context_window, fast.max_output_tokens, fast.vision),
         (Some(128_000), Some(8192), true)
     );
+    let limits = |result_characters, picture_bytes, picture_edge| EntryLimits {
+        result_characters,
+        picture_bytes,
+        picture_edge,
+    };
+    assert_eq!(fast.limits, limits(5000, 20_000, 1024));
+    assert_eq!(local.limits, limits(100_000, 3_750_000, 1568));
     assert_eq!(fast.options["dialect"].as_str(), Some("x"));
     assert_eq!(
         (local.upstream_model.as_str(), local.name.as_deref(), local.vision),
@@ -300,6 +310,16 @@ fn each_fault_names_its_key() {
         ),
         (model("vision = \"CANARY\""), "models[0].vision"),
         (model("options = \"CANARY\""), "models[0].options"),
+        (model("tool_result_limit = 999"), "models[0].tool_result_limit"),
+        (
+            model("tool_result_limit = 1000001"),
+            "models[0].tool_result_limit",
+        ),
+        (
+            model("picture_max_bytes = \"CANARY\""),
+            "models[0].picture_max_bytes",
+        ),
+        (model("picture_max_edge = 63"), "models[0].picture_max_edge"),
         (model("api_key = \"CANARY\""), "models[0].api_key"),
         (model("api_key_env = \"CANARY_UNSET\""), "models[0].api_key_env"),
         (model("api_key_env = \"BROKEN\""), "models[0].api_key_env"),

@@ -26,6 +26,7 @@ const MARK: &[u8] = b"\xef\xbb\xbf";
 
 fn runtime() -> ToolRuntime {
     ToolRuntime::new(ToolRuntimeConfig {
+        result_limit: 100_000,
         conversation_id: "conversation".into(),
         offered: BTreeSet::from(["Write".into(), "StrReplace".into(), "EditNotebook".into()]),
         mcp: BTreeMap::new(),
@@ -283,7 +284,7 @@ fn a_replacement_keeps_every_other_byte() {
     ] {
         let (bytes, result, stages) = edit(&before, replace("1", "b", "B\nx"));
         assert_eq!(bytes, after, "{}", before.escape_ascii());
-        assert_eq!(&*result.content, "Edited f: 2 lines added, 1 removed.");
+        assert_eq!(&*result.content.text(), "Edited f: 2 lines added, 1 removed.");
         assert_eq!(stages, asked, "{}", before.escape_ascii());
     }
 }
@@ -310,7 +311,7 @@ fn a_cell_of_a_notebook_changes_and_every_other_byte_stays() {
     );
     let expected = NOTEBOOK.replace("\"tea\"\r\n", "\"tea\\n\",\r\n    \"milk\"\r\n");
     assert_eq!(String::from_utf8(after).unwrap(), expected);
-    assert_eq!(&*result.content, "Edited f: 2 lines added, 1 removed.");
+    assert_eq!(&*result.content.text(), "Edited f: 2 lines added, 1 removed.");
 
     let (after, result, _) = edit(
         NOTEBOOK.as_bytes(),
@@ -323,7 +324,7 @@ fn a_cell_of_a_notebook_changes_and_every_other_byte_stays() {
         "  },\r\n  {\r\n   \"cell_type\": \"raw\",\r\n   \"metadata\": {},\r\n   \"source\": [\r\n    \"x\"\r\n   ]\r\n  }\r\n ],",
     );
     assert_eq!(String::from_utf8(after).unwrap(), expected);
-    assert!(!result.is_error, "{}", result.content);
+    assert!(!result.is_error, "{}", result.content.text());
 }
 
 #[test]
@@ -332,7 +333,7 @@ fn an_edit_of_a_cell_that_does_not_fit_is_refused_with_the_mend() {
         let (after, result, _) = edit(before.as_bytes(), notebook(change));
         assert_eq!(String::from_utf8(after).unwrap(), before);
         assert!(result.is_error);
-        result.content
+        result.content.text().into_owned()
     };
     let change = |index: i32, old: &str| {
         serde_json::json!({
@@ -380,7 +381,7 @@ fn write_creates_what_is_missing_as_it_is_written() {
     let mut disk = Disk::default();
     let results = run(&mut runtime(), &mut disk, &[write("1", "a\r\nb")]);
     assert_eq!(disk.files["f"], b"a\r\nb");
-    assert_eq!(&*results[0].content, "Created f with 2 lines.");
+    assert_eq!(&*results[0].content.text(), "Created f with 2 lines.");
 }
 
 #[test]
@@ -396,9 +397,9 @@ fn a_file_that_is_not_utf8_is_refused_untouched() {
             assert_eq!(bytes, before);
             assert!(result.is_error);
             assert!(
-                result.content.contains("not the UTF-8 text that was read"),
+                result.content.text().contains("not the UTF-8 text that was read"),
                 "{}",
-                result.content
+                result.content.text()
             );
             assert!(!asked.iter().any(|asked| asked.starts_with("write")), "{asked:?}");
         }
@@ -425,13 +426,16 @@ fn a_passage_that_does_not_fit_is_refused_with_the_mend() {
         ),
     ] {
         let (bytes, result, asked) = edit(b"a\nb\na\n", replace("1", old, new));
-        assert_eq!((&*result.content, result.is_error), (text, true));
+        assert_eq!((&*result.content.text(), result.is_error), (text, true));
         assert_eq!(bytes, b"a\nb\na\n");
         assert_eq!(asked, ["read"]);
     }
     let mut disk = Disk::default();
     let results = run(&mut runtime(), &mut disk, &[replace("1", "a", "b")]);
-    assert_eq!(&*results[0].content, "f does not exist. Use Write to create it.");
+    assert_eq!(
+        &*results[0].content.text(),
+        "f does not exist. Use Write to create it."
+    );
 }
 
 #[test]
@@ -454,7 +458,7 @@ fn a_part_of_a_file_is_never_written_back() {
     let [Effect::Complete(result)] = &effects[..] else {
         panic!("{effects:?}")
     };
-    assert!(result.is_error && result.content.contains("only a part"));
+    assert!(result.is_error && result.content.text().contains("only a part"));
 }
 
 #[test]
@@ -562,7 +566,7 @@ proptest! {
         let mark: &[u8] = if marked { MARK } else { b"" };
         let file = [mark, join(&before).as_bytes(), b"<TARGET>", end.as_bytes(), join(&after).as_bytes()].concat();
         let (bytes, result, _) = edit(&file, replace("1", "TARGET", &new));
-        prop_assert!(!result.is_error, "{}", result.content);
+        prop_assert!(!result.is_error, "{}", result.content.text());
         let head = [mark, join(&before).as_bytes(), b"<"].concat();
         let tail = [b">", end.as_bytes(), join(&after).as_bytes()].concat();
         prop_assert!(bytes.starts_with(&head));

@@ -127,7 +127,9 @@ async fn an_interrupted_round_keeps_the_results_it_had_and_says_so_of_the_others
         .history
         .iter()
         .filter_map(|item| match item.as_ref() {
-            HistoryItem::ToolResult(result) => Some((result.call.to_string(), result.content.to_string())),
+            HistoryItem::ToolResult(result) => {
+                Some((result.call.to_string(), result.content.text().to_string()))
+            }
             _ => None,
         })
         .collect();

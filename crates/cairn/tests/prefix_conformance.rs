@@ -79,6 +79,7 @@ fn model(session: &Session) -> ModelConfig {
         context_window: None,
         max_output_tokens: Some(1024),
         vision: false,
+        limits: cairn::config::EntryLimits::default(),
         options: toml::Table::new(),
     }
 }

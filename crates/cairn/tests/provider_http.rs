@@ -20,8 +20,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cairn::model::{
-    HistoryItem, Image, Latency, ModelRequest, ModelSpec, Part, ProviderFault, ReasoningEffort,
-    ReasoningSpec, ReplayState,
+    HistoryItem, Latency, ModelRequest, ModelSpec, Part, ProviderFault, ReasoningEffort, ReasoningSpec,
+    ReplayState,
 };
 use cairn::provider::openai_chat::OpenAiChat;
 use cairn::provider::{ModelInvocation, Provider};
@@ -108,12 +108,12 @@ async fn the_second_request_extends_the_first_byte_for_byte() {
         r#"{"type":"function","function":{"name":"Read","description":"The tool Read.","parameters":{"type": "object","properties":{"path":{"type":"string"}},"required":["path"]}}},"#,
         r#"{"type":"function","function":{"name":"Shell","description":"The tool Shell.","parameters":{"type":"object","properties":{"command":{"type":"string"},"description":{"type":"string"}},"required":["command","description"]}}}],"#,
         r#""messages":[{"role":"system","content":"Be brief."},{"role":"user","content":"first"},"#,
-        r#"{"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]},"#,
+        r#"{"role":"user","content":"a\nb"},"#,
         r#"{"role":"assistant","content":null,"reasoning_content":"I must \"look\".","tool_calls":["#,
         r#"{"id":"call_1","type":"function","function":{"name":"Read","arguments":"{\"path\": \"ä.txt\",\"n\":1.0}"}},"#,
         r#"{"id":"call_2","type":"function","function":{"name":"Shell","arguments":"{}"}}]},"#,
         r#"{"role":"tool","tool_call_id":"call_2","content":"two"},"#,
-        r#"{"role":"tool","tool_call_id":"call_1","content":""}]}"#,
+        r#"{"role":"tool","tool_call_id":"call_1","content":"(The tool gave nothing.)"}]}"#,
     );
     assert_eq!(std::str::from_utf8(&second.body).unwrap(), expected);
     assert_eq!(second.headers["authorization"], format!("Bearer {KEY}").as_str());
@@ -571,29 +571,6 @@ fn what_is_asked_of_the_model_is_sent_or_refused() {
 }
 
 #[test]
-fn pictures_go_only_to_a_model_that_takes_them() {
-    let provider = OpenAiChat::new(&chat_model("http://127.0.0.1:1/v1", "")).unwrap();
-    let encode = |vision| {
-        let picture = user_parts(vec![
-            Part::Text("before".into()),
-            Part::Image(Image {
-                mime_type: "image/png".into(),
-                data: vec![1, 2, 3].into(),
-            }),
-            Part::Text("".into()),
-        ]);
-        let model = ModelSpec { vision, ..spec() };
-        cairn::provider::openai_chat::encode(&request_of(model, vec![picture]), provider.profile())
-    };
-    let encoded = encode(true).unwrap();
-    assert_eq!(
-        std::str::from_utf8(encoded.messages().nth(1).unwrap()).unwrap(),
-        r#"{"role":"user","content":[{"type":"text","text":"before"},{"type":"image_url","image_url":{"url":"data:image/png;base64,AQID"}}]}"#
-    );
-    assert_eq!(encode(false).unwrap_err().fault, ProviderFault::Unsupported);
-}
-
-#[test]
 fn an_items_bytes_do_not_depend_on_what_surrounds_it() {
     let provider = OpenAiChat::new(&chat_model("http://127.0.0.1:1/v1", "")).unwrap();
     let history: Vec<HistoryItem> = vec![
@@ -623,4 +600,47 @@ fn an_items_bytes_do_not_depend_on_what_surrounds_it() {
         json["messages"][2]["tool_calls"][0]["function"]["arguments"],
         "{\"a\":\n1}"
     );
+}
+
+#[test]
+fn ids_and_names_of_other_models_are_made_acceptable() {
+    let provider = OpenAiChat::new(&chat_model("http://127.0.0.1:1/v1", "")).unwrap();
+    let long = "x".repeat(200);
+    let odd = [
+        ("functions.Read:0", "functions.Read", "{}"),
+        ("a|b", "文", "{}"),
+        (long.as_str(), long.as_str(), "{}"),
+        ("a\nb", "Read", "{}"),
+    ];
+    let mut history = vec![user("a"), assistant(said(""), &odd)];
+    history.extend(odd.iter().map(|(id, _, _)| result(id, "r")));
+    let body = cairn::provider::openai_chat::encode(&request(history), provider.profile())
+        .unwrap()
+        .body;
+    let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
+    let messages = body["messages"].as_array().unwrap();
+    let calls = messages[2]["tool_calls"].as_array().unwrap();
+    let ids: Vec<&str> = calls.iter().map(|call| call["id"].as_str().unwrap()).collect();
+    assert_eq!(ids[..2], ["functions.Read:0", "a|b"], "what endpoints take stays");
+    let results: Vec<&str> = messages[3..]
+        .iter()
+        .map(|message| message["tool_call_id"].as_str().unwrap())
+        .collect();
+    assert_eq!(results, ids);
+    for call in calls {
+        let (id, name) = (
+            call["id"].as_str().unwrap(),
+            call["function"]["name"].as_str().unwrap(),
+        );
+        assert!(
+            id.len() <= 64 && id.bytes().all(|byte| byte.is_ascii_graphic()),
+            "{id}"
+        );
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+        assert!(
+            (1..=64).contains(&name.len()) && name.chars().all(is_plain),
+            "{name}"
+        );
+    }
+    assert_eq!(calls[3]["function"]["name"], "Read");
 }

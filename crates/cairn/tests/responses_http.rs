@@ -21,8 +21,8 @@ mod provider_input;
 mod strict_responses;
 
 use cairn::model::{
-    HistoryItem, Image, Latency, ModelSpec, Part, ProviderFailure, ProviderFault, ReasoningEffort,
-    ReasoningSpec, ReplayState, RunOutcome,
+    HistoryItem, Latency, ModelSpec, Part, ProviderFailure, ProviderFault, ReasoningEffort, ReasoningSpec,
+    ReplayState, RunOutcome,
 };
 use cairn::provider::Provider;
 use cairn::provider::openai_responses::{OpenAiResponses, encode};
@@ -105,7 +105,7 @@ async fn the_second_request_extends_the_first_and_repeats_the_answer_in_order() 
         r#"{"type":"function_call","call_id":"call_1","name":"Read","arguments":"{\"path\": \"ä.txt\",\"n\":1.0}"},"#,
         r#"{"type":"function_call","call_id":"call_2","name":"Shell","arguments":"{}"},"#,
         r#"{"type":"function_call_output","call_id":"call_2","output":"two"},"#,
-        r#"{"type":"function_call_output","call_id":"call_1","output":""},"#,
+        r#"{"type":"function_call_output","call_id":"call_1","output":"(The tool gave nothing.)"},"#,
         r#"{"type":"message","role":"assistant","phase":"final_answer","content":[{"type":"output_text","text":"Done."}]},"#,
         r#"{"type":"message","role":"user","content":[{"type":"input_text","text":"more"}]}]}"#,
     );
@@ -410,29 +410,6 @@ fn what_is_asked_of_the_model_is_sent_or_refused() {
 }
 
 #[test]
-fn pictures_go_only_to_a_model_that_takes_them() {
-    let provider = provider("http://127.0.0.1:1/v1", "");
-    let encode = |vision| {
-        let picture = user_parts(vec![
-            Part::Text("before".into()),
-            Part::Image(Image {
-                mime_type: "image/png".into(),
-                data: vec![1, 2, 3].into(),
-            }),
-            Part::Text("".into()),
-        ]);
-        let model = ModelSpec { vision, ..spec() };
-        encode(&request_of(model, vec![picture]), provider.profile())
-    };
-    let encoded = encode(true).unwrap();
-    assert_eq!(
-        std::str::from_utf8(encoded.items().next().unwrap()).unwrap(),
-        r#"{"type":"message","role":"user","content":[{"type":"input_text","text":"before"},{"type":"input_image","image_url":"data:image/png;base64,AQID"}]}"#
-    );
-    assert_eq!(encode(false).unwrap_err().fault, ProviderFault::Unsupported);
-}
-
-#[test]
 fn an_items_bytes_do_not_depend_on_what_surrounds_it() {
     let provider = provider("http://127.0.0.1:1/v1", "");
     let long = format!("{}\nsecond", "x".repeat(200));
@@ -482,4 +459,28 @@ fn an_items_bytes_do_not_depend_on_what_surrounds_it() {
         assert_eq!(input[output]["call_id"], id);
     }
     assert_ne!(input[2]["call_id"], input[3]["call_id"]);
+}
+
+#[test]
+fn names_of_other_models_are_made_acceptable() {
+    let provider = provider("http://127.0.0.1:1/v1", "");
+    let long = "x".repeat(200);
+    let odd = [
+        ("c1", "functions.Read", "{}"),
+        ("c2", "文", "{}"),
+        ("c3", long.as_str(), "{}"),
+    ];
+    let history = vec![user("a"), assistant(said(""), &odd)];
+    let encoded = encode(&request(history), provider.profile()).unwrap();
+    let names = encoded.items().skip(1).map(|item| {
+        let item: Value = serde_json::from_slice(item).unwrap();
+        item["name"].as_str().unwrap().to_owned()
+    });
+    for name in names {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+        assert!(
+            (1..=64).contains(&name.len()) && name.chars().all(is_plain),
+            "{name}"
+        );
+    }
 }

@@ -136,7 +136,7 @@ fn a_background_command_outlives_its_call_and_its_run() {
     let done = result(&tools.exec_message(shell(1, event), 5).unwrap());
     assert!(!done.is_error);
     assert_eq!(
-        &*done.content,
+        &*done.content.text(),
         "The command runs on in the background: as asked.\nShell id: 42\nProcess id: 7\nIts output \
          goes to /t/42.txt\nOutput:\nup\n"
     );
@@ -163,7 +163,7 @@ fn a_refused_command_is_an_error() {
     });
     let done = ended(&mut tools, event);
     assert_eq!(
-        (&*done.content, done.is_error),
+        (&*done.content.text(), done.is_error),
         ("The command was refused and not run: not now.", true)
     );
 }
@@ -181,7 +181,10 @@ fn a_command_that_may_not_run_is_an_error_that_says_why() {
             panic!()
         };
         assert!(done.is_error);
-        (done.content.to_string(), card.result.unwrap().result.unwrap())
+        (
+            done.content.text().into_owned(),
+            card.result.unwrap().result.unwrap(),
+        )
     };
     let denied = |error: &str| {
         shell_result::Result::PermissionDenied(pb::ShellPermissionDenied {
@@ -234,7 +237,7 @@ fn a_stopped_command_says_by_whom() {
             ..Default::default()
         });
         assert_eq!(
-            &*ended(&mut tools, event).content,
+            &*ended(&mut tools, event).content.text(),
             format!("The command was stopped {text}.\nExit code: -1\nDuration: 4 ms\nNo output.\n")
         );
     }
@@ -248,9 +251,9 @@ fn a_command_whose_exec_is_closed_without_an_end_is_a_tool_error() {
         .unwrap();
     let result = result(&tools.exec_control(close(1), 2).unwrap());
     assert!(
-        result.is_error && result.content.contains("without a result"),
+        result.is_error && result.content.text().contains("without a result"),
         "{}",
-        result.content
+        result.content.text()
     );
     assert_eq!(tools.exec_control(close(1), 3), Ok(Vec::new()));
 }
@@ -284,7 +287,7 @@ fn what_hooks_add_to_a_command_is_part_of_its_one_result() {
     assert_eq!(tools.exec_message(unknown, 3).unwrap(), vec![]);
     let done = result(&tools.exec_control(close(1), 4).unwrap());
     assert_eq!(
-        &*done.content,
+        &*done.content.text(),
         "Exit code: 0\nDuration: 22 ms\nWorking directory: /w\nOutput:\nout\n[A hook of the workspace \
          (postToolUse) adds:]\nrun the formatter\n[A hook of the workspace adds:]\nb\n"
     );
@@ -438,7 +441,7 @@ fn waiting_ends_when_the_time_is_over() {
     };
     assert_eq!(pauses, [200, 300, 450, 50]);
     assert_eq!(
-        &*done.content,
+        &*done.content.text(),
         "The command of shell 42 is still running, after 1000 ms of waiting.\nNo output.\n[The whole output is in \
          /t/42.txt.]\n"
     );
@@ -463,7 +466,10 @@ fn waiting_ends_with_a_line_that_fits_and_zero_only_looks() {
     let ask = |arguments: &str, text: &str| {
         let mut tools = runtime();
         let exec_id = look(&await_shell(&mut tools, arguments), None);
-        result(&tools.exec_message(read_text(exec_id, text), 2_001).unwrap()).content
+        result(&tools.exec_message(read_text(exec_id, text), 2_001).unwrap())
+            .content
+            .text()
+            .into_owned()
     };
     let pattern = r#"{"shell_id":42,"pattern":"listening on \\d+"}"#;
     assert_eq!(
@@ -489,7 +495,7 @@ fn what_cannot_be_waited_for_is_an_error() {
     let mut tools = runtime();
     let done = result(&await_shell(&mut tools, r#"{"shell_id":42,"pattern":"("}"#));
     assert_eq!(
-        &*done.content,
+        &*done.content.text(),
         "AwaitShell was not executed, its arguments do not fit: `pattern` is no regular expression: unclosed group. \
          The arguments are: shell_id, block_until_ms, pattern."
     );
@@ -502,10 +508,10 @@ fn what_cannot_be_waited_for_is_an_error() {
         assert_eq!(
             state,
             await_result::Result::Error(pb::AwaitError {
-                error: done.content.to_string()
+                error: done.content.text().into_owned()
             })
         );
-        done.content
+        done.content.text().into_owned()
     };
     let missing = read_result::Result::FileNotFound(pb::ReadFileNotFound {
         path: "/t/42.txt".into(),
@@ -545,7 +551,7 @@ fn a_file_that_is_no_longer_the_one_it_was_is_an_error() {
     let done = result(&tools.exec_message(read_text(exec_id, HEAD), 2_201).unwrap());
     assert!(done.is_error);
     assert_eq!(
-        &*done.content,
+        &*done.content.text(),
         "/t/42.txt could not be read on: it is cut, or no longer the same file."
     );
 }

@@ -20,6 +20,7 @@ use cairn::provider::Provider;
 use cairn::provider::openai_chat::OpenAiChat;
 use model_events::collect;
 use provider_input::{assistant, chat_model, invocation, request, result, said, user};
+use serde_json::json;
 use strict_chat::StrictChat;
 
 /// Sends the histories one after another and gives what was noticed about the last one.
@@ -58,7 +59,6 @@ async fn unpaired_repeated_and_empty_items_are_noticed() {
             ],
             "not unique",
         ),
-        (vec![user("")], "empty part"),
         (vec![user("a"), broken, result("c1", "r")], "no JSON text"),
     ] {
         let noticed = noticed(&[&history]).await;
@@ -71,6 +71,31 @@ async fn unpaired_repeated_and_empty_items_are_noticed() {
         noticed(&[&[user("a"), call, result("c1", "r")]]).await,
         Vec::<String>::new()
     );
+}
+
+/// The encoder cannot be made to send these.
+#[tokio::test]
+async fn empty_messages_are_noticed() {
+    for (role, expected) in [("user", "empty part"), ("tool", "is empty")] {
+        let chat = StrictChat::start().await;
+        chat.reply_text("ok");
+        let body = json!({"model": "m", "stream": true, "messages": [{"role": role, "content": ""}]});
+        let answer = reqwest::Client::builder()
+            .no_proxy()
+            .build()
+            .unwrap()
+            .post(format!("{}/chat/completions", chat.base_url()))
+            .body(body.to_string())
+            .send()
+            .await
+            .unwrap();
+        assert_eq!(answer.status(), 400);
+        let noticed = chat.violations();
+        assert!(
+            noticed.iter().any(|breach| breach.contains(expected)),
+            "{role}: {noticed:?}"
+        );
+    }
 }
 
 #[tokio::test]

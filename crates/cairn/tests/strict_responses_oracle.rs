@@ -91,7 +91,11 @@ async fn broken_pairs_ids_and_reasoning_are_noticed() {
             "not unique",
         ),
         ("", vec![user("a"), broken, result("c1", "r")], "no JSON text"),
-        ("", vec![user("a"), user("")], "a part is empty"),
+        (
+            "",
+            with(r#"{"type":"message","parts":[{"type":"output_text","bytes":0},{"type":"output_text","bytes":2}]}"#.to_owned()),
+            "a part is empty",
+        ),
         (
             "",
             with(format!("{},{message}", reasoning("foreign"))),

@@ -87,11 +87,18 @@ async fn results_are_stored_as_pairs_in_completion_order_and_shown_as_one_batch(
     let results: Vec<_> = second.history[2..]
         .iter()
         .map(|item| match item.as_ref() {
-            HistoryItem::ToolResult(result) => (result.call.as_str(), &*result.content),
+            HistoryItem::ToolResult(result) => (result.call.as_str(), result.content.text()),
             other => panic!("{other:?}"),
         })
         .collect();
-    assert_eq!(results, [("b", "result 1"), ("a", "result 0"), ("c", "result 2")]);
+    assert_eq!(
+        results,
+        [
+            ("b", "result 1".into()),
+            ("a", "result 0".into()),
+            ("c", "result 2".into())
+        ]
+    );
 }
 
 #[tokio::test]

@@ -133,7 +133,7 @@ fn results_arrive_in_any_order() {
     for (exec, name) in [(2, "b"), (1, "a"), (3, "c")] {
         let done = result(&tools.exec_message(read_text(exec, name), 1).unwrap());
         assert_eq!(
-            (done.call, &*done.content),
+            (done.call, &*done.content.text()),
             (id(name), &*format!("     1|{name}\n"))
         );
     }
@@ -278,7 +278,7 @@ fn a_thrown_exec_is_a_tool_error() {
     assert_eq!(
         card.result.unwrap().result,
         Some(pb::grep_result::Result::Error(pb::GrepError {
-            error: done.content.to_string()
+            error: done.content.text().to_string()
         }))
     );
 }
@@ -291,7 +291,7 @@ fn an_unknown_tool_is_an_error_that_the_model_sees() {
     let done = result(&tools.execute(&call("a", "Bash", "{}"), 0).unwrap());
     assert!(done.is_error);
     assert_eq!(
-        &*done.content,
+        &*done.content.text(),
         "There is no tool named Bash here. The tools are: AwaitShell, Delete, EditNotebook, Glob, Grep, Read, \
          ReadLints, Shell, StrReplace, TodoWrite, Write, db-query."
     );
@@ -301,6 +301,7 @@ fn an_unknown_tool_is_an_error_that_the_model_sees() {
 #[test]
 fn a_tool_that_is_not_offered_does_not_exist() {
     let mut tools = ToolRuntime::new(ToolRuntimeConfig {
+        result_limit: 100_000,
         conversation_id: String::new(),
         offered: BTreeSet::from(["Read".into()]),
         mcp: BTreeMap::new(),
@@ -313,7 +314,7 @@ fn a_tool_that_is_not_offered_does_not_exist() {
         .execute(&call("a", "Write", r#"{"path":"a","contents":""}"#), 0)
         .unwrap();
     assert_eq!(
-        &*result(&effects).content,
+        &*result(&effects).content.text(),
         "There is no tool named Write here. The tools are: Read."
     );
 }
@@ -367,7 +368,7 @@ fn arguments_that_miss_the_schema_are_an_error_that_names_field_and_mend() {
         );
         let done = result(&effects);
         assert!(done.is_error);
-        assert_eq!(&*done.content, text);
+        assert_eq!(&*done.content.text(), text);
         assert!(tools.committed(&id("a")).unwrap().shown.is_some(), "{name}");
     }
 }
@@ -390,13 +391,13 @@ fn todos_complete_at_once_and_build_on_each_other() {
     let first = r#"{"todos":[{"id":"a","content":"A","status":"in_progress"},{"id":"b","content":"B","status":"pending"}],"merge":false}"#;
     let done = result(&tools.execute(&call("1", "TodoWrite", first), 0).unwrap());
     assert_eq!(
-        &*done.content,
+        &*done.content.text(),
         "The to-do list is now:\n- [in_progress] a: A\n- [pending] b: B"
     );
     let second = r#"{"todos":[{"id":"a","content":"A","status":"completed"},{"id":"c","content":"C","status":"pending"}],"merge":true}"#;
     let done = result(&tools.execute(&call("2", "TodoWrite", second), 0).unwrap());
     assert_eq!(
-        &*done.content,
+        &*done.content.text(),
         "The to-do list is now:\n- [completed] a: A\n- [pending] b: B\n- [pending] c: C"
     );
     let Some(DerivedFact::Todos(todos)) = tools.committed(&id("2")).unwrap().fact else {
@@ -455,11 +456,16 @@ fn an_mcp_call_carries_its_identity_and_exact_values() {
     });
     let done = result(&tools.exec_message(client(1, answer), 1).unwrap());
     assert_eq!(
-        (&*done.content, done.is_error),
-        (
-            "one\n[An image of 4 bytes, image/png, that cannot be shown here.]",
-            true
-        )
+        (&*done.content.text(), done.is_error),
+        ("one\n[Picture 1 of this result stands here.]", true)
+    );
+    let pictures: Vec<_> = done.content.images().collect();
+    assert_eq!(
+        pictures,
+        [&cairn::model::Image {
+            mime_type: "image/png".into(),
+            data: vec![0; 4].into()
+        }]
     );
 }
 
@@ -473,7 +479,7 @@ fn a_number_that_a_double_would_change_is_refused() {
     let done = result(&effects);
     assert!(done.is_error);
     assert_eq!(
-        &*done.content,
+        &*done.content.text(),
         "db-query was not executed, its arguments do not fit: the number 9007199254740993 at `ids[1]` cannot be \
          passed on unchanged: the client's number type is a double. Pass it as a string if the tool takes one."
     );
@@ -528,7 +534,7 @@ fn lints_are_asked_for_one_path_after_the_other() {
         };
         let result = result(&effects);
         (
-            result.content,
+            result.content.text().into_owned(),
             result.is_error,
             card.result.unwrap().result.unwrap(),
         )

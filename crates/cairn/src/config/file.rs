@@ -12,7 +12,7 @@ use url::Url;
 
 use super::table::{self, Section};
 use super::web::{self, WebConfig};
-use super::{Api, ConfigError, Environment, ModelConfig, beside, parse_listen};
+use super::{Api, ConfigError, EntryLimits, Environment, ModelConfig, beside, parse_listen};
 
 const KEYS: [&str; 7] = [
     "listen",
@@ -23,7 +23,7 @@ const KEYS: [&str; 7] = [
     "web_search",
     "image_generation",
 ];
-const MODEL_KEYS: [&str; 11] = [
+const MODEL_KEYS: [&str; 14] = [
     "id",
     "name",
     "api",
@@ -34,6 +34,9 @@ const MODEL_KEYS: [&str; 11] = [
     "context_window",
     "max_output_tokens",
     "vision",
+    "tool_result_limit",
+    "picture_max_bytes",
+    "picture_max_edge",
     "options",
 ];
 
@@ -128,6 +131,15 @@ fn models(value: Option<Value>, path: &Path, env: &Environment<'_>) -> Result<Ve
     Ok(models)
 }
 
+fn entry_limits(section: &mut Section, default: EntryLimits) -> Result<EntryLimits, ConfigError> {
+    let mut count = |key, range, default| Ok(section.count(key, range)?.unwrap_or(default));
+    Ok(EntryLimits {
+        result_characters: count("tool_result_limit", 1000..=1_000_000, default.result_characters)?,
+        picture_bytes: count("picture_max_bytes", 10_000..=100_000_000, default.picture_bytes)?,
+        picture_edge: count("picture_max_edge", 64..=16_384, default.picture_edge)?,
+    })
+}
+
 fn model(mut section: Section, path: &Path, env: &Environment<'_>) -> Result<ModelConfig, ConfigError> {
     let missing = |section: &Section, key: &str, mend: &str| ConfigError::new(section.path(key), mend);
     let id = section
@@ -142,15 +154,17 @@ fn model(mut section: Section, path: &Path, env: &Environment<'_>) -> Result<Mod
     let base_url = base_url
         .map(|text| table::base_url(&section.path("base_url"), &text))
         .transpose()?;
+    let context_window = section.tokens("context_window")?;
     let model = ModelConfig {
         name: section.text("name")?,
         api,
         base_url,
         api_key: api_key(&mut section, path, env)?,
         upstream_model: section.text("model")?.unwrap_or_else(|| id.clone()),
-        context_window: section.tokens("context_window")?,
+        context_window,
         max_output_tokens: section.tokens("max_output_tokens")?,
         vision: section.flag("vision")?.unwrap_or(false),
+        limits: entry_limits(&mut section, EntryLimits::of(api, context_window))?,
         options: section.subtable("options")?.unwrap_or_default(),
         id,
     };

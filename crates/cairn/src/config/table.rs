@@ -2,6 +2,8 @@
 //!
 //! Owns the checks of single values. Must never know: where a table came from.
 
+use std::ops::RangeInclusive;
+
 use secrecy::SecretString;
 use toml::{Table, Value};
 use url::Url;
@@ -60,6 +62,25 @@ impl Section {
         value
             .map(|value| tokens(&self.path(key), value.as_integer()))
             .transpose()
+    }
+
+    /// A whole number within these bounds.
+    pub(super) fn count(
+        &mut self,
+        key: &str,
+        range: RangeInclusive<u32>,
+    ) -> Result<Option<u32>, ConfigError> {
+        let Some(value) = self.take(key) else {
+            return Ok(None);
+        };
+        let number = value.as_integer().and_then(|number| u32::try_from(number).ok());
+        match number.filter(|number| range.contains(number)) {
+            Some(number) => Ok(Some(number)),
+            None => Err(ConfigError::new(
+                self.path(key),
+                format!("must be a whole number from {} to {}", range.start(), range.end()),
+            )),
+        }
     }
 
     pub(super) fn subtable(&mut self, key: &str) -> Result<Option<Table>, ConfigError> {

@@ -90,7 +90,12 @@ async fn conduct(
             }
         }
     };
-    let Prepared { run, frontier, tools } = prepared;
+    let Prepared {
+        run,
+        frontier,
+        tools,
+        notices,
+    } = prepared;
     let dynamic_tools = tools.mcp.keys().cloned().collect();
     let tool_names = run.prompt.tools.iter().map(|tool| tool.name.clone()).collect();
     #[allow(
@@ -109,7 +114,7 @@ async fn conduct(
     };
     // A session that ends early must not leave a worker behind that waits for a client.
     let worker = AbortOnDropHandle::new(tokio::spawn(worker.work(queue).in_current_span()));
-    let context_window = run.model.context_window;
+    let model = Arc::clone(&run.model);
     let (handle, _task) = run::start(context.services.clone(), run);
     let mut tools = ToolRuntime::new(tools);
     // The question for the request context has taken the first exec id, whether it was asked or not.
@@ -126,7 +131,8 @@ async fn conduct(
         web: context.web.clone(),
         serving: JoinSet::new(),
         jobs,
-        context_window,
+        model,
+        notices,
         presentation: Presentation::default(),
         usage: Vec::new(),
         measured: None,

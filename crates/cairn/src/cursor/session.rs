@@ -17,6 +17,7 @@ use super::connect::ConnectError;
 use super::inbox::{Inbound, InboxError, InboxReceiver};
 use super::interaction;
 use super::lifecycle::{end_of, failed};
+use super::pictures::{self, Entered};
 use super::presentation::Presentation;
 use super::proto::agent::{
     AgentServerMessage, ConversationTokenDetails, agent_client_message, conversation_action,
@@ -26,7 +27,10 @@ use super::run_sse::RunWriter;
 use super::tools::{Effect, ServiceAnswer, ServiceRequest, ToolProtocolError, ToolRuntime};
 use crate::client::{Barrier, ClientCommand, ClientEvent, ClientHandle, StateCause};
 use crate::clock;
-use crate::model::{Assistant, CallId, HistoryItem, RevisionId, RunFailure, RunOutcome, ToolRound, Usage};
+use crate::model::{
+    Assistant, CallId, HistoryItem, ModelSpec, RevisionId, RunFailure, RunOutcome, ToolContent, ToolResult,
+    ToolRound, Usage,
+};
 use crate::web::WebServices;
 
 /// One run as the client sees it.
@@ -43,8 +47,10 @@ pub(super) struct Session {
     /// What services of the server are being asked for; stopped with the session.
     pub serving: JoinSet<(CallId, ServiceAnswer)>,
     pub jobs: mpsc::UnboundedSender<CheckpointJob>,
-    /// Size of the model's context in tokens, if known.
-    pub context_window: Option<u32>,
+    /// The run's model.
+    pub model: Arc<ModelSpec>,
+    /// Remarks for the person; each is made once.
+    pub notices: Vec<String>,
     pub presentation: Presentation,
     /// What each model call of the run reported, those for summaries too.
     pub usage: Vec<Option<Usage>>,
@@ -65,6 +71,9 @@ impl Session {
         mut worker: AbortOnDropHandle<Result<(), RunFailure>>,
         shutdown: CancellationToken,
     ) -> Result<(), ConnectError> {
+        for notice in self.notices.clone() {
+            self.tell(&notice).await;
+        }
         let mut inbound_open = true;
         let mut worker_runs = true;
         let mut client_there = true;
@@ -429,6 +438,7 @@ impl Session {
                 });
             }
             Effect::Complete(result) => {
+                let result = self.entered(result).await;
                 // A run that has ended meanwhile takes no results.
                 let _ = self.run.commands.send(ClientCommand::ToolResult(result));
             }
@@ -441,6 +451,26 @@ impl Session {
                 });
             }
         }
+    }
+
+    /// The result as it enters the history: its pictures fitted to the model.
+    async fn entered(&mut self, result: ToolResult) -> ToolResult {
+        let Entered { parts, notices } = pictures::enter(result.content.parts().to_vec(), &self.model).await;
+        for notice in notices {
+            if !self.notices.contains(&notice) {
+                self.tell(&notice).await;
+                self.notices.push(notice);
+            }
+        }
+        ToolResult {
+            content: ToolContent::new(parts),
+            ..result
+        }
+    }
+
+    /// Makes a remark that more may follow.
+    async fn tell(&self, notice: &str) {
+        self.send(&interaction::notice(&format!("{notice}\n\n"))).await;
     }
 
     async fn send(&self, message: &AgentServerMessage) {
@@ -479,7 +509,7 @@ impl Session {
         let used = self.measured?.size()?;
         Some(ConversationTokenDetails {
             used_tokens: u32::try_from(used).unwrap_or(u32::MAX),
-            max_tokens: self.context_window.unwrap_or_default(),
+            max_tokens: self.model.context_window.unwrap_or_default(),
         })
     }
 }

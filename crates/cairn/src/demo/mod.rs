@@ -160,6 +160,7 @@ fn measuring_model() -> Result<OpenAiChat, StartError> {
         context_window: None,
         max_output_tokens: None,
         vision: false,
+        limits: crate::config::EntryLimits::default(),
         options: toml::Table::new(),
     };
     Ok(OpenAiChat::new(&config)?)

@@ -147,6 +147,7 @@ mod tests {
                 max_output_tokens: None,
                 context_window: None,
                 vision: false,
+                entry: crate::model::EntryLimits::default(),
             }),
             history: texts.iter().map(user).collect(),
             conversation: ConversationId::new("c"),

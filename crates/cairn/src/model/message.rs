@@ -91,6 +91,9 @@ pub struct Image {
     pub data: bytes::Bytes,
 }
 
+/// What stands where a picture was, for a model that cannot see it. Fixed: it is part of histories and requests.
+pub const PICTURE_UNSEEN: &str = "[A picture stands here. You cannot see pictures.]";
+
 /// What an assistant said in one completed model call, apart from its tool calls.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Assistant {

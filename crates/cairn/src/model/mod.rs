@@ -19,8 +19,10 @@ pub use failure::{FailureKind, ProviderFailure, ProviderFault, RunFailure};
 pub use history::{HistoryError, HistoryItem, project};
 pub use id::{CallId, ConversationId, MessageId, ParentCall, RevisionId, RunId, StateDigest, ToolRoundId};
 pub use inference::{ModelRequest, PromptSpec, ToolDefinition};
-pub use message::{Assistant, Image, Message, MessageBody, Part, Reasoning, ReplayState, UserOrigin};
+pub use message::{
+    Assistant, Image, Message, MessageBody, PICTURE_UNSEEN, Part, Reasoning, ReplayState, UserOrigin,
+};
 pub use run::{PendingAssistant, PreparedRun, RunAction, RunKind, RunOutcome};
-pub use spec::{Latency, ModelSpec, ReasoningEffort, ReasoningSpec};
-pub use tool::{ToolCall, ToolResult, ToolRound};
+pub use spec::{EntryLimits, Latency, ModelSpec, ReasoningEffort, ReasoningSpec};
+pub use tool::{ToolCall, ToolContent, ToolResult, ToolRound};
 pub use usage::Usage;

@@ -21,6 +21,35 @@ pub struct ModelSpec {
     pub context_window: Option<u32>,
     /// Whether the model takes pictures.
     pub vision: bool,
+    /// What is made of text and pictures when they enter the history under this model.
+    pub entry: EntryLimits,
+}
+
+/// What a text or picture is fitted to once, before it enters the history. What is in the history stays as it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct EntryLimits {
+    /// The most characters of a tool result's text; at most [`Self::MOST_RESULT_CHARACTERS`].
+    pub result_characters: usize,
+    /// The most bytes of a picture's file.
+    pub picture_bytes: usize,
+    /// The most pixels of a picture's longer edge.
+    pub picture_edge: u32,
+}
+
+impl EntryLimits {
+    /// The largest limit that a result's text can have.
+    pub const MOST_RESULT_CHARACTERS: usize = 1_000_000;
+}
+
+impl Default for EntryLimits {
+    /// What every API takes.
+    fn default() -> Self {
+        Self {
+            result_characters: 100_000,
+            picture_bytes: 3_750_000,
+            picture_edge: 1568,
+        }
+    }
 }
 
 /// What is asked of the model's thinking. Absent means that nothing is asked and the endpoint decides.

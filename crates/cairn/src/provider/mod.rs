@@ -6,15 +6,18 @@
 pub mod anthropic;
 mod arguments;
 mod blocks;
+mod bodies;
 mod call;
 mod endpoint;
 mod event;
 mod fault;
 mod json;
+mod names;
 mod openai;
 pub mod openai_chat;
 pub mod openai_responses;
 mod options;
+mod parts;
 mod port;
 mod redact;
 mod retry;

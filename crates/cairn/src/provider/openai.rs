@@ -10,6 +10,9 @@ use sha2::{Digest, Sha256};
 use super::endpoint::Endpoint;
 use crate::model::{ConversationId, Image, ProviderFailure, ProviderFault, ReasoningEffort, ToolDefinition};
 
+/// Longest name of a tool that the APIs take.
+pub(crate) const LONGEST_NAME: usize = 64;
+
 /// An opaque key that is the same for all requests of a conversation.
 pub(crate) fn prompt_cache_key(conversation: &ConversationId) -> String {
     let mut hash = Sha256::new();
@@ -46,12 +49,4 @@ pub(crate) fn check_parameters(tool: &ToolDefinition, endpoint: &Endpoint) -> Re
                 &format!("the parameters of the tool {} are no JSON: {fault}", tool.name),
             )
         })
-}
-
-/// The failure of a request with a picture for a model without eyes.
-pub(crate) fn no_vision(endpoint: &Endpoint) -> ProviderFailure {
-    endpoint.failure(
-        ProviderFault::Unsupported,
-        "the conversation holds a picture and this model takes none; choose a model with vision = true",
-    )
 }

@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 use super::StoreError;
 use super::cas::{BlobHash, hash_of};
 use crate::model::{
-    Assistant, CallId, Image, MessageBody, Part, Reasoning, ReplayState, ToolCall, ToolResult, ToolRoundId,
-    UserOrigin,
+    Assistant, CallId, Image, MessageBody, Part, Reasoning, ReplayState, ToolCall, ToolContent, ToolResult,
+    ToolRoundId, UserOrigin,
 };
 
 /// Written into every row. A row of another version is refused, never guessed at.
@@ -52,7 +52,7 @@ pub(super) enum BodyRow {
     ToolResult {
         round: Arc<str>,
         call: Arc<str>,
-        content: Arc<str>,
+        content: ContentRow,
         is_error: bool,
     },
 }
@@ -72,6 +72,14 @@ pub(super) enum OriginRow {
 pub(super) enum PartRow {
     Text(Arc<str>),
     Image { mime_type: Arc<str>, sha256: String },
+}
+
+/// What a tool gave: a text alone as a string, anything else as a list.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(untagged)]
+pub(super) enum ContentRow {
+    Text(Arc<str>),
+    Parts(Vec<PartRow>),
 }
 
 /// What an assistant said: in an assistant message, in a round's first call, and in the round itself.
@@ -141,20 +149,7 @@ impl BodyRow {
         let row = match body {
             MessageBody::User { origin, parts } => Self::User {
                 origin: OriginRow::of(origin),
-                parts: parts
-                    .iter()
-                    .map(|part| match part {
-                        Part::Text(text) => PartRow::Text(text.clone()),
-                        Part::Image(image) => {
-                            let hash = hash_of(&image.data);
-                            images.push((hash, image.data.clone()));
-                            PartRow::Image {
-                                mime_type: image.mime_type.clone(),
-                                sha256: hex::encode(hash),
-                            }
-                        }
-                    })
-                    .collect(),
+                parts: PartRow::of(parts, &mut images),
             },
             MessageBody::Assistant(said) => Self::Assistant(AssistantRow::of(said)),
             MessageBody::ToolCall {
@@ -177,7 +172,11 @@ impl BodyRow {
             MessageBody::ToolResult { round, result } => Self::ToolResult {
                 round: round.as_str().into(),
                 call: result.call.as_str().into(),
-                content: result.content.clone(),
+                content: match result.content.parts() {
+                    [] => ContentRow::Text("".into()),
+                    [Part::Text(text)] => ContentRow::Text(text.clone()),
+                    parts => ContentRow::Parts(PartRow::of(parts, &mut images)),
+                },
                 is_error: result.is_error,
             },
         };
@@ -186,8 +185,13 @@ impl BodyRow {
 
     /// The hashes of the images that the row refers to. `None` where one is not a hash.
     pub(super) fn images(&self) -> Option<Vec<BlobHash>> {
-        let Self::User { parts, .. } = self else {
-            return Some(Vec::new());
+        let parts = match self {
+            Self::User { parts, .. } => parts,
+            Self::ToolResult {
+                content: ContentRow::Parts(parts),
+                ..
+            } => parts,
+            Self::ToolResult { .. } | Self::Assistant(_) | Self::ToolCall { .. } => return Some(Vec::new()),
         };
         parts
             .iter()
@@ -203,16 +207,7 @@ impl BodyRow {
         Some(match self {
             Self::User { origin, parts } => MessageBody::User {
                 origin: origin.into_origin(),
-                parts: parts
-                    .into_iter()
-                    .map(|part| match part {
-                        PartRow::Text(text) => Some(Part::Text(text)),
-                        PartRow::Image { mime_type, sha256 } => Some(Part::Image(Image {
-                            mime_type,
-                            data: images.get(&parse_hash(&sha256)?)?.clone(),
-                        })),
-                    })
-                    .collect::<Option<_>>()?,
+                parts: PartRow::into_parts(parts, images)?,
             },
             Self::Assistant(said) => MessageBody::Assistant(said.into_assistant()),
             Self::ToolCall {
@@ -241,11 +236,47 @@ impl BodyRow {
                 round: ToolRoundId::new(round),
                 result: ToolResult {
                     call: CallId::new(call),
-                    content,
+                    content: match content {
+                        ContentRow::Text(text) => text.into(),
+                        ContentRow::Parts(parts) => ToolContent::new(PartRow::into_parts(parts, images)?),
+                    },
                     is_error,
                 },
             },
         })
+    }
+}
+
+impl PartRow {
+    /// The parts as rows; the images that they refer to are added to `images`.
+    fn of(parts: &[Part], images: &mut Vec<(BlobHash, Bytes)>) -> Vec<Self> {
+        parts
+            .iter()
+            .map(|part| match part {
+                Part::Text(text) => Self::Text(text.clone()),
+                Part::Image(image) => {
+                    let hash = hash_of(&image.data);
+                    images.push((hash, image.data.clone()));
+                    Self::Image {
+                        mime_type: image.mime_type.clone(),
+                        sha256: hex::encode(hash),
+                    }
+                }
+            })
+            .collect()
+    }
+
+    /// The parts, with their images taken from `images`. `None` where one is missing.
+    fn into_parts(rows: Vec<Self>, images: &HashMap<BlobHash, Bytes>) -> Option<Vec<Part>> {
+        rows.into_iter()
+            .map(|row| match row {
+                Self::Text(text) => Some(Part::Text(text)),
+                Self::Image { mime_type, sha256 } => Some(Part::Image(Image {
+                    mime_type,
+                    data: images.get(&parse_hash(&sha256)?)?.clone(),
+                })),
+            })
+            .collect()
     }
 }
 

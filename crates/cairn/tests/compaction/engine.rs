@@ -74,6 +74,7 @@ pub fn config(api: Api, options: &str) -> ModelConfig {
         context_window: None,
         max_output_tokens: Some(1024),
         vision: false,
+        limits: cairn::config::EntryLimits::default(),
         options: options.parse().unwrap(),
     }
 }

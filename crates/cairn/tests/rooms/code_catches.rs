@@ -41,9 +41,13 @@ fn a_room_uses_only_the_rooms_that_the_map_gives_it() {
         (
             "cursor",
             "provider",
-            "client, clock, config, model, run, store, web",
+            "client, clock, config, model, picture, run, store, web",
         ),
-        ("cursor", "app", "client, clock, config, model, run, store, web"),
+        (
+            "cursor",
+            "app",
+            "client, clock, config, model, picture, run, store, web",
+        ),
     ];
     for (room, other, allowed) in uses {
         let rule = format!("`{room}` uses `{other}`; it may use {allowed}");

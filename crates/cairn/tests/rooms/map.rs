@@ -133,7 +133,9 @@ pub const ROOMS: &[Room] = &[
     },
     Room {
         name: "cursor",
-        may_use: &["client", "clock", "config", "model", "run", "store", "web"],
+        may_use: &[
+            "client", "clock", "config", "model", "picture", "run", "store", "web",
+        ],
         never_paths: &["sqlx"],
         never_words: &[],
         may_wait: true,
@@ -147,7 +149,7 @@ pub const ROOMS: &[Room] = &[
 pub const WIRING: &[&str] = &["lib", "main", "app", "demo"];
 
 /// Modules beside the rooms that everyone may be told to use and that use none of them.
-pub const LEAVES: &[&str] = &["clock", "config", "guard", "server"];
+pub const LEAVES: &[&str] = &["clock", "config", "guard", "picture", "server"];
 
 /// What a run may take from `provider/`: the port, not what stands behind it.
 pub const PROVIDER_PORT: &[&str] = &[

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use cairn::model::{
     Assistant, ConversationId, Image, Message, MessageBody, MessageId, Part, Reasoning, ReplayState,
-    RevisionId, StateDigest, ToolRoundId, UserOrigin,
+    RevisionId, StateDigest, ToolContent, ToolResult, ToolRoundId, UserOrigin,
 };
 use cairn::store::StoreError;
 
@@ -59,7 +59,7 @@ fn one_of_each() -> Vec<Message> {
             round: round.clone(),
             index: 1,
             call: call("call\n1"),
-            batch_size: 2,
+            batch_size: 4,
             said: Some(said()),
         },
         MessageBody::ToolResult {
@@ -70,12 +70,44 @@ fn one_of_each() -> Vec<Message> {
             round: round.clone(),
             index: 0,
             call: call("0"),
-            batch_size: 2,
+            batch_size: 4,
+            said: None,
+        },
+        MessageBody::ToolResult {
+            round: round.clone(),
+            result: result("0"),
+        },
+        MessageBody::ToolCall {
+            round: round.clone(),
+            index: 2,
+            call: call("with pictures"),
+            batch_size: 4,
+            said: None,
+        },
+        MessageBody::ToolResult {
+            round: round.clone(),
+            result: ToolResult {
+                content: ToolContent::new([
+                    Part::Text("two:".into()),
+                    image(b"third picture"),
+                    image(b"first picture"),
+                ]),
+                ..result("with pictures")
+            },
+        },
+        MessageBody::ToolCall {
+            round: round.clone(),
+            index: 3,
+            call: call("empty"),
+            batch_size: 4,
             said: None,
         },
         MessageBody::ToolResult {
             round,
-            result: result("0"),
+            result: ToolResult {
+                content: ToolContent::default(),
+                ..result("empty")
+            },
         },
     ];
     bodies

@@ -94,6 +94,7 @@ pub fn prepared(conversation: &ConversationId, run: &str, base: &RevisionId) -> 
             max_output_tokens: None,
             context_window: None,
             vision: false,
+            entry: cairn::model::EntryLimits::default(),
         }),
         prompt: Arc::new(PromptSpec {
             instructions: "Help.".into(),

@@ -81,6 +81,7 @@ pub fn chat_model(base_url: &str) -> ModelConfig {
         context_window: Some(128_000),
         max_output_tokens: None,
         vision: true,
+        limits: cairn::config::EntryLimits::default(),
         options,
     }
 }

@@ -77,6 +77,7 @@ pub fn prepared(run: &str, base: RevisionId, action: RunAction) -> PreparedRun {
             max_output_tokens: None,
             context_window: None,
             vision: false,
+            entry: cairn::model::EntryLimits::default(),
         }),
         prompt: Arc::new(PromptSpec {
             instructions: "be exact".into(),

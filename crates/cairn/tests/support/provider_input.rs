@@ -35,6 +35,7 @@ pub fn chat_model(base_url: &str, options: &str) -> ModelConfig {
         context_window: None,
         max_output_tokens: None,
         vision: false,
+        limits: cairn::config::EntryLimits::default(),
         options: table,
     }
 }
@@ -66,6 +67,7 @@ pub fn spec() -> ModelSpec {
         max_output_tokens: None,
         context_window: None,
         vision: false,
+        entry: cairn::model::EntryLimits::default(),
     }
 }
 

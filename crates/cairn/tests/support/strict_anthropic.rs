@@ -429,6 +429,27 @@ fn is_blank(value: &Value) -> bool {
     value.as_str().is_none_or(|text| text.trim().is_empty())
 }
 
+fn is_picture(block: &Value) -> bool {
+    let kind = block["source"]["media_type"].as_str();
+    block["source"]["type"] == "base64"
+        && kind.is_some_and(|kind| kind.starts_with("image/"))
+        && !is_blank(&block["source"]["data"])
+}
+
+/// A result's content: text, or blocks of text and pictures; of a failure only text.
+fn is_result(content: &Value, block: &Value) -> bool {
+    let Some(blocks) = content.as_array() else {
+        return !is_blank(content);
+    };
+    let may_show = block["is_error"] != json!(true);
+    !blocks.is_empty()
+        && blocks.iter().all(|block| match block["type"].as_str() {
+            Some("text") => !is_blank(&block["text"]),
+            Some("image") => may_show && is_picture(block),
+            _ => false,
+        })
+}
+
 fn is_name(value: &Value, longest: usize) -> bool {
     value.as_str().is_some_and(|name| {
         (1..=longest).contains(&name.len())
@@ -543,12 +564,7 @@ fn check_turns(messages: &[Value], breaches: &mut Vec<String>) {
             }
             match (*role, kind) {
                 (_, "text") if !is_blank(&block["text"]) => {}
-                ("user", "image")
-                    if block["source"]["type"] == "base64"
-                        && block["source"]["media_type"]
-                            .as_str()
-                            .is_some_and(|kind| kind.starts_with("image/"))
-                        && !is_blank(&block["source"]["data"]) => {}
+                ("user", "image") if is_picture(block) => {}
                 ("user", "tool_result") => {
                     if results_over {
                         breaches.push(format!("turn {index}: tool_result after other blocks"));
@@ -558,8 +574,11 @@ fn check_turns(messages: &[Value], breaches: &mut Vec<String>) {
                             "turn {index}: tool_result for {id:?}, which is no open call"
                         ));
                     }
-                    if block.get("content").is_some_and(is_blank) {
-                        breaches.push(format!("turn {index}: an empty result must have no content"));
+                    if !block
+                        .get("content")
+                        .is_none_or(|content| is_result(content, block))
+                    {
+                        breaches.push(format!("turn {index}: a result's content must say something"));
                     }
                 }
                 ("assistant", "tool_use") => {

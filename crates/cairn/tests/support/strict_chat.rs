@@ -701,8 +701,8 @@ fn check_messages(messages: &[Value], breaches: &mut Vec<String>) {
                         "message {index}: result for {id:?}, which is no open call"
                     ));
                 }
-                if !message["content"].is_string() {
-                    breaches.push(format!("message {index}: the result is no string"));
+                if message["content"].as_str().is_none_or(str::is_empty) {
+                    breaches.push(format!("message {index}: the result is no string, or is empty"));
                 }
             }
             _ => breaches.push(format!("message {index}: role {role:?} is unknown")),

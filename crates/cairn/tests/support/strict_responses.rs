@@ -528,8 +528,8 @@ impl State {
                             format!("item {index}: no tool call found for the output of {id:?}"),
                         );
                     }
-                    if !item["output"].is_string() {
-                        breach(breaches, format!("item {index}: the output is no string"));
+                    if !is_good_output(&item["output"]) {
+                        breach(breaches, format!("item {index}: the output says nothing"));
                     }
                 }
                 _ => breach(breaches, format!("item {index}: type {kind:?} is unknown")),
@@ -580,6 +580,23 @@ fn check_tools(json: &Value, breaches: &mut Vec<Breach>) {
     }
     if json.get("tools").is_some_and(|_| names.is_empty()) {
         breach(breaches, "tools must be a list that is not empty");
+    }
+}
+
+fn is_good_output(output: &Value) -> bool {
+    let filled = |value: &Value| value.as_str().is_some_and(|text| !text.is_empty());
+    match output.as_array() {
+        None => filled(output),
+        Some(parts) => {
+            !parts.is_empty()
+                && parts.iter().all(|part| match part["type"].as_str() {
+                    Some("input_text") => filled(&part["text"]),
+                    Some("input_image") => part["image_url"]
+                        .as_str()
+                        .is_some_and(|url| url.starts_with("data:image/")),
+                    _ => false,
+                })
+        }
     }
 }
 

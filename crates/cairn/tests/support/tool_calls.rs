@@ -30,6 +30,7 @@ pub fn runtime() -> ToolRuntime {
     let mut offered: BTreeSet<Arc<str>> = TOOLS.iter().map(|name| Arc::from(*name)).collect();
     offered.insert("db-query".into());
     ToolRuntime::new(ToolRuntimeConfig {
+        result_limit: 100_000,
         conversation_id: "conversation".into(),
         offered,
         mcp: BTreeMap::from([(

@@ -47,6 +47,7 @@ pub fn config(data_dir: &Path, upstream: Option<&str>) -> Config {
         context_window: None,
         max_output_tokens: None,
         vision: false,
+        limits: cairn::config::EntryLimits::default(),
         options: toml::Table::new(),
     };
     Config {

@@ -30,6 +30,7 @@ fn runtime() -> ToolRuntime {
         mcp: BTreeMap::new(),
         todos: Vec::new(),
         mode: Mode::Agent,
+        result_limit: 100_000,
         working_directory: None,
         terminals_folder: None,
     })
@@ -566,7 +567,7 @@ fn answers_that_do_not_belong_are_protocol_errors_with_their_ids() {
 fn arguments_that_miss_the_schema_ask_nobody() {
     let check = |name: &str, arguments: &str, problem: &str| {
         let effects = begin(&mut runtime(), name, arguments);
-        let text = result(&effects[1..]).content;
+        let text = result(&effects[1..]).content.text().into_owned();
         assert!(
             text.starts_with(&format!(
                 "{name} was not executed, its arguments do not fit: {problem}"

@@ -14,7 +14,7 @@ use crate::cursor::blob::BlobId;
 use crate::cursor::request::{message_id, origin_of_wire_id};
 use crate::model::{
     Assistant, CallId, Image, Message, MessageBody, MessageId, Part, PendingAssistant, Reasoning, ToolCall,
-    ToolResult, ToolRoundId, UserOrigin,
+    ToolContent, ToolResult, ToolRoundId, UserOrigin,
 };
 
 /// A root that cannot be read.
@@ -345,29 +345,33 @@ impl OpenBatch {
 fn user_parts(label: &str, content: ContentIn) -> Result<Vec<Part>, ProjectionError> {
     match content {
         ContentIn::Text(text) => Ok(vec![Part::Text(text.into())]),
-        ContentIn::Parts(parts) => parts
-            .into_iter()
-            .map(|part| match part.kind.as_str() {
-                "text" => Ok(Part::Text(required(label, "text", "text", part.text)?.into())),
-                "image" => {
-                    let data = required(label, "image", "data", part.data)?;
-                    let data = STANDARD.decode(&data).map_err(|_| ProjectionError::NotAMessage {
-                        root: label.to_owned(),
-                        fault: "an image is not base64".to_owned(),
-                    })?;
-                    let mime_type = required(label, "image", "mimeType", part.mime_type)?;
-                    Ok(Part::Image(Image {
-                        mime_type: mime_type.into(),
-                        data: data.into(),
-                    }))
-                }
-                _ => Err(ProjectionError::UnknownPart {
-                    root: label.to_owned(),
-                    kind: part.kind,
-                }),
-            })
-            .collect(),
+        ContentIn::Parts(parts) => text_and_images(label, parts),
     }
+}
+
+fn text_and_images(label: &str, parts: Vec<PartIn>) -> Result<Vec<Part>, ProjectionError> {
+    parts
+        .into_iter()
+        .map(|part| match part.kind.as_str() {
+            "text" => Ok(Part::Text(required(label, "text", "text", part.text)?.into())),
+            "image" => {
+                let data = required(label, "image", "data", part.data)?;
+                let data = STANDARD.decode(&data).map_err(|_| ProjectionError::NotAMessage {
+                    root: label.to_owned(),
+                    fault: "an image is not base64".to_owned(),
+                })?;
+                let mime_type = required(label, "image", "mimeType", part.mime_type)?;
+                Ok(Part::Image(Image {
+                    mime_type: mime_type.into(),
+                    data: data.into(),
+                }))
+            }
+            _ => Err(ProjectionError::UnknownPart {
+                root: label.to_owned(),
+                kind: part.kind,
+            }),
+        })
+        .collect()
 }
 
 fn assistant(label: &str, content: ContentIn) -> Result<(Assistant, Vec<ToolCall>), ProjectionError> {
@@ -472,11 +476,16 @@ fn results(label: &str, content: ContentIn, is_error: bool) -> Result<Vec<ToolRe
             }
             let call = CallId::new(required(label, "tool-result", "toolCallId", part.tool_call_id)?);
             let raw = required(label, "tool-result", "result", part.result)?;
-            // A result that another server stored as an object stays the JSON text that it is.
-            let content = serde_json::from_str::<String>(raw.get()).unwrap_or_else(|_| raw.get().to_owned());
+            let content = match part.content {
+                Some(parts) => ToolContent::new(text_and_images(label, parts)?),
+                // A result that another server stored as an object stays the JSON text that it is.
+                None => serde_json::from_str::<String>(raw.get())
+                    .unwrap_or_else(|_| raw.get().to_owned())
+                    .into(),
+            };
             Ok(ToolResult {
                 call,
-                content: content.into(),
+                content,
                 is_error,
             })
         })

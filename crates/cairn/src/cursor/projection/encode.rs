@@ -50,7 +50,7 @@ pub fn encode_history(items: &[Arc<HistoryItem>]) -> Result<Vec<Blob>, serde_jso
                 blob(&RootOut {
                     role: "user",
                     id: id.as_deref(),
-                    content: ContentOut::Parts(parts.iter().map(user_part).collect()),
+                    content: ContentOut::Parts(parts.iter().map(part).collect()),
                     provider_options: None,
                 })?
             }
@@ -65,15 +65,18 @@ pub fn encode_history(items: &[Arc<HistoryItem>]) -> Result<Vec<Blob>, serde_jso
                 })?
             }
             HistoryItem::ToolResult(result) => {
-                let part = PartOut::ToolResult {
+                let text = result.content.text();
+                let has_images = result.content.images().next().is_some();
+                let answer = PartOut::ToolResult {
                     tool_call_id: result.call.as_str(),
                     tool_name: names.get(&result.call).copied().unwrap_or_default(),
-                    result: &result.content,
+                    result: &text,
+                    content: has_images.then(|| result.content.parts().iter().map(part).collect()),
                 };
                 blob(&RootOut {
                     role: "tool",
                     id: Some(result.call.as_str()),
-                    content: ContentOut::Parts(vec![part]),
+                    content: ContentOut::Parts(vec![answer]),
                     provider_options: Some(raw(&ResultOptions {
                         cursor: ResultCursor {
                             result: ResultFlag {
@@ -189,7 +192,7 @@ fn tool_identifier(name: &str, is_dynamic: bool) -> String {
     }
 }
 
-fn user_part(part: &Part) -> PartOut<'_> {
+fn part(part: &Part) -> PartOut<'_> {
     match part {
         Part::Text(text) => PartOut::Text { text },
         Part::Image(image) => PartOut::Image {

@@ -13,7 +13,7 @@ use super::*;
 use crate::cursor::blob::{Blob, BlobId};
 use crate::model::{
     Assistant, CallId, HistoryItem, Image, Message, Part, PendingAssistant, Reasoning, ReplayState, ToolCall,
-    ToolResult, UserOrigin, project,
+    ToolContent, ToolResult, UserOrigin, project,
 };
 
 fn user(event: &str, parts: Vec<Part>) -> Arc<HistoryItem> {
@@ -97,7 +97,7 @@ fn a_history_comes_back_from_the_clients_roots_exactly() {
             "1",
             vec![
                 Part::Text("look".into()),
-                Part::Image(image),
+                Part::Image(image.clone()),
                 Part::Text("here".into()),
             ],
         ),
@@ -112,6 +112,22 @@ fn a_history_comes_back_from_the_clients_roots_exactly() {
         result("b\nfc_1", "out\r\n", false),
         result("a", "", true),
         result("c", "{\"looks\":\"like json\"}", false),
+        assistant(said(""), vec![call("p", "Read", "{}"), call("q", "Read", "{}")]),
+        Arc::new(HistoryItem::ToolResult(ToolResult {
+            call: CallId::new("q"),
+            content: ToolContent::new([Part::Image(image.clone())]),
+            is_error: false,
+        })),
+        Arc::new(HistoryItem::ToolResult(ToolResult {
+            call: CallId::new("p"),
+            content: ToolContent::new([
+                Part::Text("one".into()),
+                Part::Image(image.clone()),
+                Part::Text("two".into()),
+                Part::Image(image.clone()),
+            ]),
+            is_error: true,
+        })),
         assistant(
             Assistant {
                 text: "done".into(),
@@ -122,6 +138,36 @@ fn a_history_comes_back_from_the_clients_roots_exactly() {
     ];
     let expected: Vec<HistoryItem> = items.iter().map(|item| without_identity(item)).collect();
     assert_eq!(through_the_client(&items), expected);
+}
+
+#[test]
+fn a_result_with_a_picture_has_its_text_and_its_parts_in_its_root() {
+    let content = ToolContent::new([
+        Part::Text("one".into()),
+        Part::Image(Image {
+            mime_type: "image/png".into(),
+            data: bytes::Bytes::from_static(&[1, 2, 3]),
+        }),
+        Part::Text("two".into()),
+    ]);
+    let items = vec![
+        assistant(Assistant::default(), vec![call("a", "Read", "{}")]),
+        Arc::new(HistoryItem::ToolResult(ToolResult {
+            call: CallId::new("a"),
+            content,
+            is_error: false,
+        })),
+    ];
+    let roots = encode_history(&items).unwrap();
+    assert_eq!(
+        std::str::from_utf8(&roots[1].data).unwrap(),
+        concat!(
+            r#"{"role":"tool","id":"a","content":[{"type":"tool-result","toolCallId":"a","toolName":"Read","#,
+            r#""result":"one\ntwo","experimental_content":[{"type":"text","text":"one"},"#,
+            r#"{"type":"image","data":"AQID","mimeType":"image/png"},{"type":"text","text":"two"}]}],"#,
+            r#""providerOptions":{"cursor":{"highLevelToolCallResult":{"isError":false}}}}"#
+        )
+    );
 }
 
 #[test]

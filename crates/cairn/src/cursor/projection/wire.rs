@@ -68,7 +68,11 @@ pub(super) enum PartOut<'a> {
         tool_call_id: &'a str,
         #[serde(rename = "toolName")]
         tool_name: &'a str,
+        /// The text alone.
         result: &'a str,
+        /// The text and pictures in their order, where there are pictures.
+        #[serde(rename = "experimental_content", skip_serializing_if = "Option::is_none")]
+        content: Option<Vec<PartOut<'a>>>,
     },
 }
 
@@ -122,6 +126,8 @@ pub(super) struct PartIn {
     pub args: Option<Box<RawValue>>,
     #[serde(default)]
     pub result: Option<Box<RawValue>>,
+    #[serde(default, rename = "experimental_content")]
+    pub content: Option<Vec<PartIn>>,
     #[serde(default, rename = "providerOptions")]
     pub provider_options: Option<CallOptions>,
 }

@@ -74,6 +74,7 @@ mod tests {
                 max_output_tokens,
                 context_window,
                 vision: false,
+                entry: Default::default(),
             };
             assert_eq!(threshold(&model), expected);
         };

@@ -1,7 +1,8 @@
 //! One canonical text for a JSON Schema, whichever way it travelled.
 //!
 //! The same schema arrives with its keys in any order, as a tree of doubles or as JSON text. It goes to the model as
-//! one text: keys sorted, whole numbers as integers. Must never know: what the schema describes.
+//! one text: keys sorted, whole numbers as integers, and a root that every API takes. Must never know: what the schema
+//! describes.
 
 use std::fmt::Write as _;
 
@@ -24,23 +25,101 @@ pub enum SchemaFault {
 /// The canonical text of a tool's input schema.
 ///
 /// Arguments are always an object, so a root that leaves `type` or `properties` out gets them: endpoints refuse a
-/// tool without them.
+/// tool without them. They also refuse a root that is a reference, or that combines schemas; of those the root becomes
+/// the object that all of them together describe. What it then no longer says (that only some of the properties go
+/// together) the tool itself still checks.
 pub fn canonical_schema(schema: Value) -> Result<String, SchemaFault> {
-    let Value::Object(mut root) = schema else {
+    let Value::Object(root) = schema else {
         return Err(SchemaFault::NotAnObject);
     };
+    let definitions = root.clone();
+    let mut root = resolved(root, &definitions)?;
+    root.shift_remove("$schema");
     match root.get("type") {
         None => {
             root.insert("type".to_owned(), Value::from("object"));
         }
         Some(kind) if kind == "object" => {}
+        Some(Value::Array(kinds)) if kinds.iter().any(|kind| kind == "object") => {
+            root.insert("type".to_owned(), Value::from("object"));
+        }
         Some(_) => return Err(SchemaFault::NotAnObject),
     }
     root.entry("properties")
         .or_insert_with(|| Value::Object(Map::new()));
+    for key in REFUSED_AT_THE_ROOT {
+        root.shift_remove(key);
+    }
+    for key in COMBINERS {
+        if let Some(Value::Array(branches)) = root.shift_remove(key) {
+            for branch in branches {
+                if let Value::Object(branch) = branch {
+                    join(&mut root, resolved(branch, &definitions)?, key == "allOf");
+                }
+            }
+        }
+    }
     let mut out = String::new();
     write_object(&mut out, &root)?;
     Ok(out)
+}
+
+/// Keys that endpoints refuse at the root and that say nothing of which properties there are.
+const REFUSED_AT_THE_ROOT: [&str; 2] = ["enum", "not"];
+/// Keys that combine schemas, and that endpoints refuse at the root.
+const COMBINERS: [&str; 3] = ["allOf", "anyOf", "oneOf"];
+/// The most references that are followed one after the other.
+const MOST_REFERENCES: usize = 16;
+
+/// A schema in whose place a reference may stand. What stands beside the reference wins over what it refers to.
+fn resolved(
+    mut schema: Map<String, Value>,
+    definitions: &Map<String, Value>,
+) -> Result<Map<String, Value>, SchemaFault> {
+    for _ in 0..MOST_REFERENCES {
+        let Some(reference) = schema.shift_remove("$ref") else {
+            return Ok(schema);
+        };
+        let path = reference
+            .as_str()
+            .and_then(|reference| reference.strip_prefix("#/"));
+        let mut steps = path.into_iter().flat_map(|path| path.split('/'));
+        let first = steps.next().and_then(|step| definitions.get(&unescaped(step)));
+        let target = steps.fold(first, |found, step| found?.get(unescaped(step)));
+        let Some(Value::Object(target)) = target else {
+            return Err(SchemaFault::NotAnObject);
+        };
+        for (key, value) in target {
+            schema.entry(key).or_insert_with(|| value.clone());
+        }
+    }
+    Err(SchemaFault::NotAnObject)
+}
+
+/// A step of a JSON pointer.
+fn unescaped(step: &str) -> String {
+    step.replace("~1", "/").replace("~0", "~")
+}
+
+/// Adds what a branch of a combined root describes; what is described already stays.
+fn join(root: &mut Map<String, Value>, branch: Map<String, Value>, is_binding: bool) {
+    if let (Some(Value::Object(properties)), Some(Value::Object(more))) =
+        (root.get_mut("properties"), branch.get("properties"))
+    {
+        for (name, schema) in more {
+            properties.entry(name).or_insert_with(|| schema.clone());
+        }
+    }
+    if is_binding && let Some(Value::Array(names)) = branch.get("required") {
+        let required = root.entry("required").or_insert_with(|| Value::Array(Vec::new()));
+        if let Value::Array(required) = required {
+            for name in names {
+                if !required.contains(name) {
+                    required.push(name.clone());
+                }
+            }
+        }
+    }
 }
 
 fn write_value(out: &mut String, value: &Value) -> Result<(), SchemaFault> {
@@ -150,6 +229,36 @@ mod tests {
             canonical(r#"{"description":"1.0 \"é\" \n","type":"object","properties":{}}"#),
             r#"{"description":"1.0 \"é\" \n","properties":{},"type":"object"}"#
         );
+    }
+
+    #[test]
+    fn a_root_that_endpoints_would_refuse_becomes_the_object_that_it_describes() {
+        let check = |schema: &str, expected: &str| assert_eq!(canonical(schema), expected);
+        check(
+            r#"{"$schema":"http://json-schema.org/draft-07/schema#","type":["object","null"]}"#,
+            r#"{"properties":{},"type":"object"}"#,
+        );
+        check(
+            r##"{"$ref":"#/$defs/a~1b","$defs":{"a/b":{"type":"object","properties":{"x":{"$ref":"#/$defs/c"}},"required":["x"]},"c":{"minimum":1.0}}}"##,
+            r##"{"$defs":{"a/b":{"properties":{"x":{"$ref":"#/$defs/c"}},"required":["x"],"type":"object"},"c":{"minimum":1}},"properties":{"x":{"$ref":"#/$defs/c"}},"required":["x"],"type":"object"}"##,
+        );
+        check(
+            r##"{"type":"object","properties":{"a":{"type":"string"}},"required":["a"],
+                "anyOf":[{"properties":{"a":{"type":"null"},"b":{"minItems":1.0}},"required":["b"]},{"$ref":"#/definitions/C"}],
+                "not":{"required":["z"]},"definitions":{"C":{"properties":{"c":{}}}}}"##,
+            r#"{"definitions":{"C":{"properties":{"c":{}}}},"properties":{"a":{"type":"string"},"b":{"minItems":1},"c":{}},"required":["a"],"type":"object"}"#,
+        );
+        check(
+            r#"{"allOf":[{"properties":{"a":{}},"required":["a"]},{"properties":{"b":{}},"required":["a","b"]},true]}"#,
+            r#"{"properties":{"a":{},"b":{}},"required":["a","b"],"type":"object"}"#,
+        );
+        let fault = |text: &str| canonical_schema(serde_json::from_str(text).unwrap());
+        for endless in [
+            r##"{"$ref":"#/$defs/x"}"##,
+            r##"{"$ref":"#/$defs/a","$defs":{"a":{"$ref":"#/$defs/a"}}}"##,
+        ] {
+            assert_eq!(fault(endless), Err(SchemaFault::NotAnObject));
+        }
     }
 
     #[test]

@@ -111,16 +111,6 @@ pub enum RequestError {
         /// One-based place among the message's images.
         position: usize,
     },
-    /// A selected image does not say that it is one.
-    #[error(
-        "selected image {position} has the type {mime_type:?}, which is not an image type; attach it again"
-    )]
-    ImageType {
-        /// One-based place among the message's images.
-        position: usize,
-        /// The type given.
-        mime_type: String,
-    },
 }
 
 impl From<RequestError> for RunFailure {

@@ -64,7 +64,7 @@ pub(super) fn image_needs(context: &SelectedContext) -> impl Iterator<Item = Blo
     })
 }
 
-/// The images of a message in their order, each with its real type and bytes.
+/// The images of a message in their order, each with its bytes and the type that the client names.
 pub(super) fn image_parts(
     context: &SelectedContext,
     blobs: &BlobResolver<'_>,
@@ -80,12 +80,6 @@ fn image_part(
     image: &SelectedImage,
     blobs: &BlobResolver<'_>,
 ) -> Result<Part, RequestError> {
-    if !image.mime_type.starts_with("image/") {
-        return Err(RequestError::ImageType {
-            position,
-            mime_type: image.mime_type.clone(),
-        });
-    }
     let data = match &image.data_or_blob_id {
         Some(DataOrBlobId::Data(data)) => data.clone(),
         Some(DataOrBlobId::BlobIdWithData(blob)) => {
@@ -93,11 +87,8 @@ fn image_part(
             blob.data.clone()
         }
         Some(DataOrBlobId::BlobId(id)) => need(position, id).resolve(blobs)?,
-        None => Bytes::new(),
+        None => return Err(RequestError::NoImageData { position }),
     };
-    if data.is_empty() {
-        return Err(RequestError::NoImageData { position });
-    }
     Ok(Part::Image(Image {
         mime_type: Arc::from(image.mime_type.as_str()),
         data,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::RequestError;
 use crate::config::ModelConfig;
 use crate::cursor::proto::agent::{ModelDetails, RequestedModel};
-use crate::model::{Latency, ModelSpec, ReasoningEffort, ReasoningSpec};
+use crate::model::{EntryLimits, Latency, ModelSpec, ReasoningEffort, ReasoningSpec};
 
 /// Decides the model of a run.
 ///
@@ -63,7 +63,16 @@ pub fn model_spec(
         max_output_tokens: config.max_output_tokens,
         context_window,
         vision: config.vision,
+        entry: EntryLimits {
+            result_characters: in_memory(config.limits.result_characters),
+            picture_bytes: in_memory(config.limits.picture_bytes),
+            picture_edge: config.limits.picture_edge,
+        },
     })
+}
+
+fn in_memory(count: u32) -> usize {
+    usize::try_from(count).unwrap_or(usize::MAX)
 }
 
 /// What the parameters ask for, each domain value from however many names the client has for it.
@@ -177,6 +186,7 @@ mod tests {
                 context_window: (id == "deep").then_some(400_000),
                 max_output_tokens: Some(8192),
                 vision: id == "deep",
+                limits: crate::config::EntryLimits::default(),
                 options: toml::Table::new(),
             })
             .into()
@@ -204,6 +214,7 @@ mod tests {
             max_output_tokens: Some(8192),
             context_window: Some(400_000),
             vision: true,
+            entry: EntryLimits::default(),
         }
     }
 

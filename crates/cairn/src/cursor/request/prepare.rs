@@ -23,6 +23,7 @@ use crate::cursor::blob::{BlobId, InvalidBlobId};
 use crate::cursor::blob_sync::BlobSync;
 use crate::cursor::checkpoint::{ClientState, Frontier, TurnStart};
 use crate::cursor::inbox::ParentReference;
+use crate::cursor::pictures::{self, Entered};
 use crate::cursor::projection::{DecodedRoot, ProjectionError, decode_pending, decode_root, import_history};
 use crate::cursor::prompting::{McpDirectory, Profile, compile_prompt};
 use crate::cursor::proto::agent::{
@@ -31,8 +32,8 @@ use crate::cursor::proto::agent::{
 };
 use crate::cursor::tools::{McpTool, ToolRuntimeConfig};
 use crate::model::{
-    CallId, ConversationId, Message, ParentCall, PreparedRun, RevisionId, RunAction, RunFailure, RunId,
-    RunKind,
+    CallId, ConversationId, Message, ModelSpec, ParentCall, PreparedRun, RevisionId, RunAction, RunFailure,
+    RunId, RunKind,
 };
 
 /// What a request became.
@@ -44,6 +45,8 @@ pub struct Prepared {
     pub frontier: Frontier,
     /// For the tool runtime.
     pub tools: ToolRuntimeConfig,
+    /// What the person should know before the run says anything.
+    pub notices: Vec<String>,
 }
 
 /// The id of the run that serves a request.
@@ -163,6 +166,7 @@ pub async fn prepare(
         },
         None => TurnStart::Continued(last_turn(&state, blobs).await?),
     };
+    let mut notices = Vec::new();
     let action = match (&action, &user_message) {
         (ActionKind::Start, Some((_, message))) => RunAction::Start {
             interrupted: pending,
@@ -173,8 +177,9 @@ pub async fn prepare(
                         .mode
                         .is_some_and(|stored| Mode::from_wire(stored) != Ok(mode));
                 let said = (mode, entered, message);
-                let messages =
-                    new_messages(request_id, said, &request_context, &base, context, blobs).await?;
+                let (messages, told) =
+                    new_messages(request_id, said, &request_context, &model, &base, context, blobs).await?;
+                notices = told;
                 note_input(message, &conversation, &messages, context).await?;
                 messages
             },
@@ -191,6 +196,7 @@ pub async fn prepare(
         mcp: callable(&compiled.mcp),
         todos: todos(&state, blobs).await?,
         mode,
+        result_limit: model.entry.result_characters,
         working_directory: None,
         terminals_folder: environment
             .map(|env| env.terminals_folder.clone())
@@ -214,6 +220,7 @@ pub async fn prepare(
         },
         frontier,
         tools,
+        notices,
     })
 }
 
@@ -264,15 +271,21 @@ async fn base_revision(
     Ok(revision)
 }
 
-/// The messages that this turn adds: the request context if it changed, then what the person said.
+/// The messages that this turn adds: the request context if it changed, then what the person said. With what the person
+/// should know of it.
+#[allow(
+    clippy::too_many_arguments,
+    reason = "all of the request goes into its messages"
+)]
 async fn new_messages(
     request_id: &str,
     (mode, entered, message): (Mode, bool, &UserMessage),
     request_context: &RequestContext,
+    model: &ModelSpec,
     base: &RevisionId,
     context: &CursorContext,
     blobs: &BlobSync,
-) -> Result<Vec<Message>, RunFailure> {
+) -> Result<(Vec<Message>, Vec<String>), RunFailure> {
     let mut fetched = HashMap::new();
     for need in needed_blobs(message) {
         let id = BlobId::from_wire(&need.id).map_err(protocol)?;
@@ -292,6 +305,10 @@ async fn new_messages(
             blobs: &|id| fetched.get(id).cloned(),
         },
     )?;
+    let Entered {
+        parts: runtime,
+        notices,
+    } = pictures::enter(runtime, model).await;
     let history = context.services.store.history(base).await?;
     let compiled = compile_request_context(request_context);
     let event = TurnEvent {
@@ -299,7 +316,10 @@ async fn new_messages(
         context: compiled.as_deref(),
         runtime,
     };
-    Ok(initial_messages(history.iter().map(AsRef::as_ref), event))
+    Ok((
+        initial_messages(history.iter().map(AsRef::as_ref), event),
+        notices,
+    ))
 }
 
 /// Whether the base history holds this message with other content: then the person edited it. [capture] A message

@@ -36,6 +36,8 @@ pub struct ToolRuntimeConfig {
     pub todos: Vec<TodoItem>,
     /// The mode that the run is in.
     pub mode: Mode,
+    /// The most characters of a result's text that enter the history.
+    pub result_limit: usize,
     /// Where a command runs unless the model names a place. If unknown, the client's own workspace.
     pub working_directory: Option<String>,
     /// Where the client writes the output of background commands, if it said so.
@@ -83,6 +85,7 @@ pub struct CommittedTool {
 #[derive(Debug)]
 pub struct ToolRuntime {
     offer: Offer,
+    result_limit: usize,
     scope: Scope,
     execs: Execs,
     last_query_id: u32,
@@ -129,6 +132,7 @@ impl ToolRuntime {
                 names: config.offered,
                 mcp: config.mcp,
             },
+            result_limit: config.result_limit,
             scope: Scope {
                 conversation: config.conversation_id,
                 directory: config.working_directory.unwrap_or_else(|| ".".to_owned()),
@@ -566,6 +570,7 @@ impl ToolRuntime {
         if let Some(DerivedFact::Todos(todos)) = &outcome.fact {
             self.scope.todos.clone_from(todos);
         }
+        let content = outcome.content(self.result_limit);
         let mut tool_call = update::tool_call(call, outcome.tool);
         tool_call.started_at_ms = Some(running.started_at_ms);
         tool_call.completed_at_ms = Some(now_ms);
@@ -576,7 +581,7 @@ impl ToolRuntime {
         self.calls.insert(call.clone(), state);
         effects.push(Effect::Complete(ToolResult {
             call: call.clone(),
-            content: outcome.text.into_string().into(),
+            content,
             is_error: outcome.is_error,
         }));
         if self.turn.as_ref() == Some(call) {

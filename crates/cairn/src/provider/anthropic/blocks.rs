@@ -81,10 +81,13 @@ impl Messages {
         self.markable.push(is_markable);
     }
 
-    /// Ends the body, marked for the cache.
-    pub(super) fn finish(mut self, mode: CacheMode, marker: &str) -> Finished {
-        self.close();
-        self.json.raw("]}");
+    /// Bytes so far.
+    pub(super) fn size(&self) -> usize {
+        self.json.bytes.len()
+    }
+
+    /// The whole body with its end, marked for the cache: one copy of what was written. The last message must be closed.
+    pub(super) fn finish(&self, mode: CacheMode, marker: &str) -> Finished {
         let mut marked = match mode {
             CacheMode::Off => Vec::new(),
             CacheMode::Automatic | CacheMode::Explicit => cache::bridges(&self.markable, &self.steps),
@@ -97,14 +100,15 @@ impl Messages {
         }
         let places: Vec<usize> = marked.iter().map(|index| self.ends[*index]).collect();
         insert(
-            self.json.bytes,
-            self.done,
+            &self.json.bytes,
+            &self.done,
             &places,
             &format!(",\"cache_control\":{marker}"),
         )
     }
 
-    fn close(&mut self) {
+    /// Ends the message that is being written, if any.
+    pub(super) fn close(&mut self) {
         if let Some(start) = self.open.take() {
             self.json.raw("]}");
             self.done.push(start..self.json.bytes.len());
@@ -112,15 +116,10 @@ impl Messages {
     }
 }
 
-/// Puts the member in at these places, which are in order.
-fn insert(bytes: Vec<u8>, messages: Vec<Range<usize>>, places: &[usize], member: &str) -> Finished {
-    if places.is_empty() {
-        return Finished {
-            body: bytes,
-            messages,
-        };
-    }
-    let mut body = Vec::with_capacity(bytes.len() + places.len() * member.len());
+/// Puts the member in at these places, which are in order, and the body's end after everything.
+fn insert(bytes: &[u8], messages: &[Range<usize>], places: &[usize], member: &str) -> Finished {
+    const END: &[u8] = b"]}";
+    let mut body = Vec::with_capacity(bytes.len() + places.len() * member.len() + END.len());
     let mut copied = 0;
     for place in places {
         body.extend_from_slice(&bytes[copied..*place]);
@@ -128,9 +127,10 @@ fn insert(bytes: Vec<u8>, messages: Vec<Range<usize>>, places: &[usize], member:
         copied = *place;
     }
     body.extend_from_slice(&bytes[copied..]);
+    body.extend_from_slice(END);
     let moved = |at: usize| at + member.len() * places.iter().filter(|place| **place < at).count();
     let messages = messages
-        .into_iter()
+        .iter()
         .map(|range| moved(range.start)..moved(range.end))
         .collect();
     Finished { body, messages }

@@ -12,6 +12,7 @@
 //! Must never know: who sends the bytes.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -19,17 +20,22 @@ use bytes::Bytes;
 use serde::de::IgnoredAny;
 
 use super::blocks::{Messages, Role};
-use super::names;
 use super::profile::{AnthropicProfile, CacheMode, ThinkingMode};
 use super::replay::{self, Entry};
 use crate::model::{
-    Assistant, HistoryItem, Latency, ModelRequest, ModelSpec, Part, ProviderFailure, ProviderFault,
+    Assistant, HistoryItem, Image, Latency, ModelRequest, ModelSpec, ProviderFailure, ProviderFault,
     ReasoningEffort, ToolCall, ToolDefinition, ToolResult,
 };
+use crate::provider::bodies::Growing;
 use crate::provider::json::Json;
+use crate::provider::names;
+use crate::provider::parts::{Shown, only_text, shown};
 
-/// Kinds of pictures that the API takes.
-const IMAGE_TYPES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
+/// What stands in the result of a failed call in place of a picture: there the API takes only text.
+const PICTURE_OF_A_FAILURE: &str = "[A picture that came with the failure and cannot be shown stands here.]";
+
+/// Longest name of a tool that the API takes.
+const LONGEST_NAME: usize = 128;
 
 /// An encoded request.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -58,41 +64,93 @@ pub fn encode(
     request: &ModelRequest,
     profile: &AnthropicProfile,
 ) -> Result<AnthropicRequest, ProviderFailure> {
-    let mut json = Json::default();
-    encode_head(&mut json, request, profile)?;
-    let head = 0..json.bytes.len();
-    let mut messages = Messages::new(json);
-    let mut in_results = false;
-    for item in &request.history {
-        let is_result = matches!(**item, HistoryItem::ToolResult(_));
-        match &**item {
-            HistoryItem::User { parts, .. } => {
-                messages.begin(Role::User);
-                encode_user(&mut messages, parts, &request.model, profile)?;
-            }
-            HistoryItem::Assistant { said, calls, .. } => {
-                messages.begin(Role::Assistant);
-                encode_assistant(&mut messages, said, calls, profile)?;
-            }
-            HistoryItem::ToolResult(result) => {
-                if !in_results {
-                    messages.begin(Role::User);
-                }
-                encode_result(&mut messages, result);
-            }
+    Unmarked::encode(request, profile)?.marked(profile)
+}
+
+/// A body before it is marked for the cache, from which the next one grows.
+#[derive(Debug)]
+pub(crate) struct Unmarked {
+    head: Range<usize>,
+    messages: Messages,
+}
+
+impl Unmarked {
+    /// The body as it is sent.
+    pub(crate) fn marked(&self, profile: &AnthropicProfile) -> Result<AnthropicRequest, ProviderFailure> {
+        let finished = self.messages.finish(profile.cache, profile.cache_marker);
+        if finished.messages.is_empty() {
+            let text = "the conversation holds nothing that could be sent; say something first";
+            return Err(profile.endpoint.failure(ProviderFault::InvalidRequest, text));
         }
-        in_results = is_result;
+        Ok(AnthropicRequest {
+            body: finished.body.into(),
+            head: self.head.clone(),
+            messages: finished.messages,
+        })
     }
-    let finished = messages.finish(profile.cache, profile.cache_marker);
-    if finished.messages.is_empty() {
-        let text = "the conversation holds nothing that could be sent; say something first";
-        return Err(profile.endpoint.failure(ProviderFault::InvalidRequest, text));
+
+    fn push(
+        &mut self,
+        items: &[Arc<HistoryItem>],
+        model: &ModelSpec,
+        profile: &AnthropicProfile,
+    ) -> Result<(), ProviderFailure> {
+        let messages = &mut self.messages;
+        let mut in_results = false;
+        for item in items {
+            let is_result = matches!(**item, HistoryItem::ToolResult(_));
+            match &**item {
+                HistoryItem::User { parts, .. } => {
+                    messages.begin(Role::User);
+                    for part in shown(parts, model) {
+                        encode_part(messages, part);
+                    }
+                }
+                HistoryItem::Assistant { said, calls, .. } => {
+                    messages.begin(Role::Assistant);
+                    encode_assistant(messages, said, calls, profile)?;
+                }
+                HistoryItem::ToolResult(result) => {
+                    if !in_results {
+                        messages.begin(Role::User);
+                    }
+                    encode_result(messages, result, model);
+                }
+            }
+            in_results = is_result;
+        }
+        messages.close();
+        Ok(())
     }
-    Ok(AnthropicRequest {
-        body: finished.body.into(),
-        head,
-        messages: finished.messages,
-    })
+}
+
+impl Growing for Unmarked {
+    type Profile = AnthropicProfile;
+
+    fn encode(request: &ModelRequest, profile: &AnthropicProfile) -> Result<Self, ProviderFailure> {
+        let mut json = Json::default();
+        encode_head(&mut json, request, profile)?;
+        let mut body = Self {
+            head: 0..json.bytes.len(),
+            messages: Messages::new(json),
+        };
+        body.push(&request.history, &request.model, profile)?;
+        Ok(body)
+    }
+
+    fn extend(
+        mut self,
+        known: usize,
+        request: &ModelRequest,
+        profile: &AnthropicProfile,
+    ) -> Result<Self, ProviderFailure> {
+        self.push(&request.history[known..], &request.model, profile)?;
+        Ok(self)
+    }
+
+    fn size(&self) -> usize {
+        self.messages.size()
+    }
 }
 
 fn encode_head(
@@ -216,7 +274,7 @@ fn encode_tool(
     profile: &AnthropicProfile,
 ) -> Result<(), ProviderFailure> {
     let invalid = |text: String| Err(profile.endpoint.failure(ProviderFault::InvalidRequest, &text));
-    if !names::is_tool_name(&tool.name) {
+    if !names::is_tool_name(&tool.name, LONGEST_NAME) {
         return invalid(format!(
             "the tool name {:?} is not one that the API takes: at most 128 letters, digits, _ and -",
             tool.name
@@ -239,37 +297,19 @@ fn encode_tool(
     Ok(())
 }
 
-fn encode_user(
-    messages: &mut Messages,
-    parts: &[Part],
-    model: &ModelSpec,
-    profile: &AnthropicProfile,
-) -> Result<(), ProviderFailure> {
-    let unsupported = |text: &str| Err(profile.endpoint.failure(ProviderFault::Unsupported, text));
-    for part in parts {
-        match part {
-            Part::Text(text) => encode_text(messages, text),
-            Part::Image(_) if !model.vision => {
-                return unsupported(
-                    "the conversation holds a picture and this model takes none; choose a model with vision = true",
-                );
-            }
-            Part::Image(image) if !IMAGE_TYPES.contains(&&*image.mime_type) => {
-                return unsupported(
-                    "the conversation holds a picture of a kind that this API does not take; it takes PNG, JPEG, GIF \
-                     and WebP",
-                );
-            }
-            Part::Image(image) => messages.block(true, |json| {
-                json.raw(r#"{"type":"image","source":{"type":"base64","media_type":"#);
-                json.string(&image.mime_type);
-                json.raw(",\"data\":\"");
-                json.raw(&STANDARD.encode(&image.data));
-                json.raw("\"}}");
-            }),
-        }
+fn encode_part(messages: &mut Messages, part: Shown<'_>) {
+    match part {
+        Shown::Text(text) => encode_text(messages, text),
+        Shown::Image(image) => messages.block(true, |json| write_image(json, image)),
     }
-    Ok(())
+}
+
+fn write_image(json: &mut Json, image: &Image) {
+    json.raw(r#"{"type":"image","source":{"type":"base64","media_type":"#);
+    json.string(&image.mime_type);
+    json.raw(",\"data\":\"");
+    json.raw(&STANDARD.encode(&image.data));
+    json.raw("\"}}");
 }
 
 /// A block of text; nothing where the text says nothing, because the API refuses blank blocks.
@@ -277,11 +317,13 @@ fn encode_text(messages: &mut Messages, text: &str) {
     if text.trim().is_empty() {
         return;
     }
-    messages.block(true, |json| {
-        json.raw(r#"{"type":"text","text":"#);
-        json.string(text);
-        json.raw("}");
-    });
+    messages.block(true, |json| write_text(json, text));
+}
+
+fn write_text(json: &mut Json, text: &str) {
+    json.raw(r#"{"type":"text","text":"#);
+    json.string(text);
+    json.raw("}");
 }
 
 fn encode_assistant(
@@ -348,9 +390,9 @@ fn encode_recorded(
 fn encode_call(messages: &mut Messages, call: &ToolCall) {
     messages.block(true, |json| {
         json.raw(r#"{"type":"tool_use","id":"#);
-        json.string(&names::call_id(call.id.as_str()));
+        json.string(&names::plain_call_id(call.id.as_str()));
         json.raw(",\"name\":");
-        json.string(&names::call_name(&call.name));
+        json.string(&names::call_name(&call.name, LONGEST_NAME));
         json.raw(",\"input\":");
         // The API takes only objects; another model may have written something else.
         if call.arguments.trim_start().starts_with('{') {
@@ -364,13 +406,39 @@ fn encode_call(messages: &mut Messages, call: &ToolCall) {
     });
 }
 
-fn encode_result(messages: &mut Messages, result: &ToolResult) {
+fn encode_result(messages: &mut Messages, result: &ToolResult, model: &ModelSpec) {
+    let mut parts = shown(result.content.parts(), model);
+    // Blank text says nothing, and the API refuses it.
+    parts.retain(|part| !matches!(part, Shown::Text(text) if text.trim().is_empty()));
+    if result.is_error {
+        for part in &mut parts {
+            if let Shown::Image(_) = part {
+                *part = Shown::Text(PICTURE_OF_A_FAILURE);
+            }
+        }
+    }
     messages.block(true, |json| {
         json.raw(r#"{"type":"tool_result","tool_use_id":"#);
-        json.string(&names::call_id(result.call.as_str()));
-        if !result.content.trim().is_empty() {
-            json.raw(",\"content\":");
-            json.string(&result.content);
+        json.string(&names::plain_call_id(result.call.as_str()));
+        match only_text(&parts) {
+            Some(text) if text.is_empty() => {}
+            Some(text) => {
+                json.raw(",\"content\":");
+                json.string(&text);
+            }
+            None => {
+                json.raw(",\"content\":[");
+                for (index, part) in parts.iter().enumerate() {
+                    if index > 0 {
+                        json.raw(",");
+                    }
+                    match part {
+                        Shown::Text(text) => write_text(json, text),
+                        Shown::Image(image) => write_image(json, image),
+                    }
+                }
+                json.raw("]");
+            }
         }
         if result.is_error {
             json.raw(",\"is_error\":true");

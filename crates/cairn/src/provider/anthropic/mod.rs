@@ -8,7 +8,6 @@ mod cache;
 mod decoder;
 mod encoder;
 mod finish;
-mod names;
 mod profile;
 mod replay;
 mod wire;
@@ -17,6 +16,7 @@ use std::sync::Arc;
 
 use futures_util::stream;
 
+use super::bodies::Bodies;
 use super::call::{Signal, call};
 use super::options::Options;
 use super::transport::Transport;
@@ -25,6 +25,7 @@ use crate::config::ModelConfig;
 use crate::model::ModelRequest;
 
 pub use decoder::AnthropicDecoder;
+pub(crate) use encoder::Unmarked;
 pub use encoder::{AnthropicRequest, encode};
 pub use profile::AnthropicProfile;
 
@@ -33,6 +34,7 @@ pub use profile::AnthropicProfile;
 pub struct Anthropic {
     profile: Arc<AnthropicProfile>,
     transport: Arc<Transport>,
+    bodies: Bodies<Unmarked>,
 }
 
 impl Anthropic {
@@ -45,6 +47,7 @@ impl Anthropic {
         Ok(Self {
             profile: Arc::new(profile),
             transport: Arc::new(transport),
+            bodies: Bodies::default(),
         })
     }
 
@@ -56,9 +59,10 @@ impl Anthropic {
 
 impl Provider for Anthropic {
     fn call(&self, request: &ModelRequest, invocation: ModelInvocation) -> ModelStream {
-        let encoded = match encode(request, &self.profile) {
-            Ok(encoded) => encoded,
-            Err(failure) => return Box::pin(stream::iter([Err(failure)])),
+        let marked = |body: &Unmarked| body.marked(&self.profile);
+        let encoded = match self.bodies.encode(request, &self.profile, marked) {
+            Ok(Ok(encoded)) => encoded,
+            Ok(Err(failure)) | Err(failure) => return Box::pin(stream::iter([Err(failure)])),
         };
         let profile = Arc::clone(&self.profile);
         call(Arc::clone(&self.transport), encoded.body, invocation, move || {

@@ -10,12 +10,16 @@ use bytes::Bytes;
 
 use super::profile::{ChatProfile, EffortParameter, ThinkingParameter};
 use super::reasoning;
+use super::results::{PICTURES, Results};
 use crate::model::{
-    Assistant, HistoryItem, Latency, ModelRequest, ModelSpec, Part, ProviderFailure, ProviderFault,
+    Assistant, HistoryItem, Latency, ModelRequest, ModelSpec, ProviderFailure, ProviderFault,
     ReasoningEffort, ToolCall, ToolDefinition,
 };
+use crate::provider::bodies::Growing;
 use crate::provider::json::Json;
+use crate::provider::names;
 use crate::provider::openai;
+use crate::provider::parts::{Shown, only_text, shown};
 
 /// What follows the last message.
 const END: &str = "]}";
@@ -58,44 +62,102 @@ pub fn encode(request: &ModelRequest, profile: &ChatProfile) -> Result<ChatReque
     encode_messages(json, head, messages, 0, request, profile)
 }
 
-/// Encodes a request whose beginning was encoded before: all but the history from the item `known` on.
-///
-/// Gives what [`encode`] gives. Copies nothing if nobody else holds the earlier body.
-pub(super) fn extend(
-    before: ChatRequest,
-    known: usize,
-    request: &ModelRequest,
-    profile: &ChatProfile,
-) -> Result<ChatRequest, ProviderFailure> {
-    let ChatRequest { body, head, messages } = before;
-    let mut bytes = Vec::from(body);
-    bytes.truncate(bytes.len() - END.len());
-    encode_messages(Json { bytes }, head, messages, known, request, profile)
+impl Growing for ChatRequest {
+    type Profile = ChatProfile;
+
+    fn encode(request: &ModelRequest, profile: &ChatProfile) -> Result<Self, ProviderFailure> {
+        encode(request, profile)
+    }
+
+    fn extend(
+        self,
+        known: usize,
+        request: &ModelRequest,
+        profile: &ChatProfile,
+    ) -> Result<Self, ProviderFailure> {
+        let Self { body, head, messages } = self;
+        let mut bytes = Vec::from(body);
+        bytes.truncate(bytes.len() - END.len());
+        encode_messages(Json { bytes }, head, messages, known, request, profile)
+    }
+
+    fn size(&self) -> usize {
+        self.body.len()
+    }
 }
 
 /// Appends the history from the item `known` on to the messages, and ends the body.
 fn encode_messages(
-    mut json: Json,
+    json: Json,
     head: Range<usize>,
-    mut messages: Vec<Range<usize>>,
+    messages: Vec<Range<usize>>,
     known: usize,
     request: &ModelRequest,
     profile: &ChatProfile,
 ) -> Result<ChatRequest, ProviderFailure> {
+    let mut writer = Messages { json, messages };
+    let model = &request.model;
+    let mut results = Results::default();
     for item in request.history.iter().skip(known) {
-        if !messages.is_empty() {
-            json.raw(",");
+        match item.as_ref() {
+            HistoryItem::User { parts, .. } => writer.user(&shown(parts, model)),
+            HistoryItem::Assistant { said, calls, .. } => {
+                results.expect(calls.len());
+                writer.message(|json| encode_assistant(json, said, calls, profile))?;
+            }
+            HistoryItem::ToolResult(result) => {
+                let pictures = writer.message(|json| results.write(json, result, model));
+                if !pictures.is_empty() {
+                    let pictures = pictures.into_iter().map(Shown::Image);
+                    writer.user(
+                        &std::iter::once(Shown::Text(PICTURES))
+                            .chain(pictures)
+                            .collect::<Vec<_>>(),
+                    );
+                }
+            }
         }
-        let start = json.bytes.len();
-        encode_item(&mut json, item, &request.model, profile)?;
-        messages.push(start..json.bytes.len());
     }
+    let Messages { mut json, messages } = writer;
     json.raw(END);
     Ok(ChatRequest {
         body: json.bytes.into(),
         head,
         messages,
     })
+}
+
+/// The messages under construction. What surrounds an item of the history never changes the item's bytes.
+struct Messages {
+    json: Json,
+    messages: Vec<Range<usize>>,
+}
+
+impl Messages {
+    fn message<T>(&mut self, write: impl FnOnce(&mut Json) -> T) -> T {
+        if !self.messages.is_empty() {
+            self.json.raw(",");
+        }
+        let start = self.json.bytes.len();
+        let written = write(&mut self.json);
+        self.messages.push(start..self.json.bytes.len());
+        written
+    }
+
+    /// A user message; none if it says nothing. Text alone goes out as a string, which every dialect takes.
+    fn user(&mut self, parts: &[Shown<'_>]) {
+        if parts.is_empty() {
+            return;
+        }
+        self.message(|json| {
+            json.raw("{\"role\":\"user\",\"content\":");
+            match only_text(parts) {
+                Some(text) => json.string(&text),
+                None => encode_parts(json, parts),
+            }
+            json.raw("}");
+        });
+    }
 }
 
 fn encode_head(
@@ -195,67 +257,26 @@ fn encode_tool(json: &mut Json, tool: &ToolDefinition, profile: &ChatProfile) ->
     Ok(())
 }
 
-/// Encodes one item by itself: what surrounds it never changes its bytes.
-fn encode_item(
-    json: &mut Json,
-    item: &HistoryItem,
-    model: &ModelSpec,
-    profile: &ChatProfile,
-) -> Result<(), ProviderFailure> {
-    match item {
-        HistoryItem::User { parts, .. } => encode_user(json, parts, model, profile)?,
-        HistoryItem::Assistant { said, calls, .. } => encode_assistant(json, said, calls, profile)?,
-        HistoryItem::ToolResult(result) => {
-            json.raw("{\"role\":\"tool\",\"tool_call_id\":");
-            json.string(result.call.as_str());
-            json.raw(",\"content\":");
-            json.string(&result.content);
-            json.raw("}");
+fn encode_parts(json: &mut Json, parts: &[Shown<'_>]) {
+    json.raw("[");
+    for (index, part) in parts.iter().enumerate() {
+        if index > 0 {
+            json.raw(",");
         }
-    }
-    Ok(())
-}
-
-fn encode_user(
-    json: &mut Json,
-    parts: &[Part],
-    model: &ModelSpec,
-    profile: &ChatProfile,
-) -> Result<(), ProviderFailure> {
-    // Endpoints refuse empty text parts, and they say nothing.
-    let parts: Vec<&Part> = parts
-        .iter()
-        .filter(|part| !matches!(part, Part::Text(text) if text.is_empty()))
-        .collect();
-    json.raw("{\"role\":\"user\",\"content\":");
-    match parts.as_slice() {
-        [] => json.string(""),
-        [Part::Text(text)] => json.string(text),
-        parts => {
-            json.raw("[");
-            for (index, part) in parts.iter().enumerate() {
-                if index > 0 {
-                    json.raw(",");
-                }
-                match part {
-                    Part::Text(text) => {
-                        json.raw("{\"type\":\"text\",\"text\":");
-                        json.string(text);
-                        json.raw("}");
-                    }
-                    Part::Image(image) if model.vision => {
-                        json.raw("{\"type\":\"image_url\",\"image_url\":{\"url\":");
-                        json.string(&openai::data_url(image));
-                        json.raw("}}");
-                    }
-                    Part::Image(_) => return Err(openai::no_vision(&profile.endpoint)),
-                }
+        match part {
+            Shown::Text(text) => {
+                json.raw("{\"type\":\"text\",\"text\":");
+                json.string(text);
+                json.raw("}");
             }
-            json.raw("]");
+            Shown::Image(image) => {
+                json.raw("{\"type\":\"image_url\",\"image_url\":{\"url\":");
+                json.string(&openai::data_url(image));
+                json.raw("}}");
+            }
         }
     }
-    json.raw("}");
-    Ok(())
+    json.raw("]");
 }
 
 fn encode_assistant(
@@ -289,9 +310,9 @@ fn encode_assistant(
                 json.raw(",");
             }
             json.raw("{\"id\":");
-            json.string(call.id.as_str());
+            json.string(&names::call_id(call.id.as_str()));
             json.raw(",\"type\":\"function\",\"function\":{\"name\":");
-            json.string(&call.name);
+            json.string(&names::call_name(&call.name, openai::LONGEST_NAME));
             json.raw(",\"arguments\":");
             json.string(&call.arguments);
             json.raw("}}");

@@ -3,18 +3,19 @@
 //! A pure encoder and a stateful, strict decoder; leniency lives only in the named options of [`ChatProfile`]. Must never
 //! know: HTTP, retries, or how a stream was framed.
 
-mod bodies;
 mod calls;
 mod decoder;
 mod encoder;
 mod profile;
 mod reasoning;
+mod results;
 mod wire;
 
 use std::sync::Arc;
 
 use futures_util::stream;
 
+use super::bodies::Bodies;
 use super::call::{Signal, call};
 use super::options::Options;
 use super::transport::Transport;
@@ -22,7 +23,6 @@ use super::{ModelInvocation, ModelStream, Provider, RouteError};
 use crate::config::ModelConfig;
 use crate::model::ModelRequest;
 
-use bodies::Bodies;
 pub use decoder::ChatDecoder;
 pub use encoder::{ChatRequest, encode};
 pub use profile::ChatProfile;
@@ -32,7 +32,7 @@ pub use profile::ChatProfile;
 pub struct OpenAiChat {
     profile: Arc<ChatProfile>,
     transport: Arc<Transport>,
-    bodies: Bodies,
+    bodies: Bodies<ChatRequest>,
 }
 
 impl OpenAiChat {
@@ -57,12 +57,15 @@ impl OpenAiChat {
 
 impl Provider for OpenAiChat {
     fn call(&self, request: &ModelRequest, invocation: ModelInvocation) -> ModelStream {
-        let encoded = match self.bodies.encode(request, &self.profile) {
-            Ok(encoded) => encoded,
+        let body = match self
+            .bodies
+            .encode(request, &self.profile, |encoded| encoded.body.clone())
+        {
+            Ok(body) => body,
             Err(failure) => return Box::pin(stream::iter([Err(failure)])),
         };
         let profile = Arc::clone(&self.profile);
-        call(Arc::clone(&self.transport), encoded.body, invocation, move || {
+        call(Arc::clone(&self.transport), body, invocation, move || {
             let mut decoder = ChatDecoder::new(&profile);
             move |signal: Signal<'_>, events: &mut _| match signal {
                 Signal::Event(event) => decoder.push(event, events),

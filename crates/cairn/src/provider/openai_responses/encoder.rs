@@ -4,23 +4,28 @@
 //! that the body of a longer history repeats the shorter one's bytes up to the end of its items. Nothing is stored at the
 //! endpoint: each request is whole. Must never know: who sends the bytes.
 
-use std::borrow::Cow;
 use std::ops::Range;
+use std::sync::Arc;
 
 use bytes::Bytes;
-use sha2::{Digest, Sha256};
 
 use super::profile::ResponsesProfile;
 use super::replay::{OutputItem, Piece, PieceKind, ReplayRecord, is_reset};
 use crate::model::{
-    Assistant, HistoryItem, Latency, ModelRequest, ModelSpec, Part, ProviderFailure, ProviderFault,
-    ReasoningEffort, ToolCall, ToolDefinition,
+    Assistant, HistoryItem, Latency, ModelRequest, ModelSpec, ProviderFailure, ProviderFault,
+    ReasoningEffort, ToolCall, ToolDefinition, ToolResult,
 };
+use crate::provider::bodies::Growing;
 use crate::provider::json::Json;
+use crate::provider::names;
 use crate::provider::openai;
+use crate::provider::parts::{Shown, only_text, shown};
 
-/// Longest call id that the API takes.
-const MAX_CALL_ID: usize = 64;
+/// What an output says where a tool gave nothing; endpoints refuse empty ones.
+const NOTHING: &str = "(The tool gave nothing.)";
+
+/// What follows the last item.
+const END: &str = "]}";
 
 /// An encoded request.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -54,12 +59,57 @@ pub fn encode(
     request: &ModelRequest,
     profile: &ResponsesProfile,
 ) -> Result<ResponsesRequest, ProviderFailure> {
-    // An answer that came after a reset says that the reasoning before it is refused for good.
-    let reset = request.history.iter().rposition(|item| match item.as_ref() {
+    let reset = last_reset(&request.history, profile);
+    encode_from(request, profile, reset.unwrap_or(0))
+}
+
+/// The last answer that came after a reset: it says that the reasoning before it is refused for good.
+fn last_reset(items: &[Arc<HistoryItem>], profile: &ResponsesProfile) -> Option<usize> {
+    items.iter().rposition(|item| match item.as_ref() {
         HistoryItem::Assistant { said, .. } => own_payload(said, profile).is_some_and(is_reset),
         HistoryItem::User { .. } | HistoryItem::ToolResult(_) => false,
-    });
-    encode_from(request, profile, reset.unwrap_or(0))
+    })
+}
+
+impl Growing for ResponsesRequest {
+    type Profile = ResponsesProfile;
+
+    fn encode(request: &ModelRequest, profile: &ResponsesProfile) -> Result<Self, ProviderFailure> {
+        encode(request, profile)
+    }
+
+    fn extend(
+        self,
+        known: usize,
+        request: &ModelRequest,
+        profile: &ResponsesProfile,
+    ) -> Result<Self, ProviderFailure> {
+        let new = &request.history[known..];
+        if last_reset(new, profile).is_some() {
+            return encode(request, profile);
+        }
+        let Self {
+            body,
+            head,
+            items,
+            carries_reasoning,
+        } = self;
+        let mut bytes = Vec::from(body);
+        bytes.truncate(bytes.len() - END.len());
+        let mut input = Input {
+            json: Json { bytes },
+            items,
+            carries_reasoning,
+        };
+        for item in new {
+            input.encode(item, true, &request.model, profile)?;
+        }
+        Ok(input.finish(head))
+    }
+
+    fn size(&self) -> usize {
+        self.body.len()
+    }
 }
 
 /// Encodes a request without any reasoning of its history, for an endpoint that has just refused it.
@@ -88,18 +138,7 @@ fn encode_from(
     for (index, item) in request.history.iter().enumerate() {
         input.encode(item, index >= reasoning_from, &request.model, profile)?;
     }
-    let Input {
-        mut json,
-        items,
-        carries_reasoning,
-    } = input;
-    json.raw("]}");
-    Ok(ResponsesRequest {
-        body: json.bytes.into(),
-        head,
-        items,
-        carries_reasoning,
-    })
+    Ok(input.finish(head))
 }
 
 fn encode_head(
@@ -216,6 +255,16 @@ struct Input {
 }
 
 impl Input {
+    fn finish(mut self, head: Range<usize>) -> ResponsesRequest {
+        self.json.raw(END);
+        ResponsesRequest {
+            body: self.json.bytes.into(),
+            head,
+            items: self.items,
+            carries_reasoning: self.carries_reasoning,
+        }
+    }
+
     /// Encodes one item of the history by itself: what surrounds it never changes its bytes. It may give several input
     /// items, or none.
     fn encode(
@@ -226,18 +275,15 @@ impl Input {
         profile: &ResponsesProfile,
     ) -> Result<(), ProviderFailure> {
         match item {
-            HistoryItem::User { parts, .. } => self.user(parts, model, profile),
+            HistoryItem::User { parts, .. } => {
+                self.user(&shown(parts, model));
+                Ok(())
+            }
             HistoryItem::Assistant { said, calls, .. } => {
                 self.assistant(said, calls, with_reasoning, profile)
             }
             HistoryItem::ToolResult(result) => {
-                self.item(|json| {
-                    json.raw("{\"type\":\"function_call_output\",\"call_id\":");
-                    json.string(&call_id(result.call.as_str()));
-                    json.raw(",\"output\":");
-                    json.string(&result.content);
-                    json.raw("}");
-                });
+                self.result(result, model);
                 Ok(())
             }
         }
@@ -252,46 +298,31 @@ impl Input {
         self.items.push(start..self.json.bytes.len());
     }
 
-    fn user(
-        &mut self,
-        parts: &[Part],
-        model: &ModelSpec,
-        profile: &ResponsesProfile,
-    ) -> Result<(), ProviderFailure> {
-        if !model.vision && parts.iter().any(|part| matches!(part, Part::Image(_))) {
-            return Err(openai::no_vision(&profile.endpoint));
+    /// A user message; none if it says nothing.
+    fn user(&mut self, parts: &[Shown<'_>]) {
+        if parts.is_empty() {
+            return;
         }
-        // Empty parts say nothing, and endpoints refuse them.
-        let parts: Vec<&Part> = parts
-            .iter()
-            .filter(|part| !matches!(part, Part::Text(text) if text.is_empty()))
-            .collect();
         self.item(|json| {
             json.raw("{\"type\":\"message\",\"role\":\"user\",\"content\":");
-            if parts.is_empty() {
-                json.raw("\"\"}");
-                return;
-            }
-            json.raw("[");
-            for (index, part) in parts.into_iter().enumerate() {
-                if index > 0 {
-                    json.raw(",");
-                }
-                match part {
-                    Part::Text(text) => {
-                        json.raw("{\"type\":\"input_text\",\"text\":");
-                        json.string(text);
-                    }
-                    Part::Image(image) => {
-                        json.raw("{\"type\":\"input_image\",\"image_url\":");
-                        json.string(&openai::data_url(image));
-                    }
-                }
-                json.raw("}");
-            }
-            json.raw("]}");
+            encode_parts(json, parts);
+            json.raw("}");
         });
-        Ok(())
+    }
+
+    fn result(&mut self, result: &ToolResult, model: &ModelSpec) {
+        let parts = shown(result.content.parts(), model);
+        self.item(|json| {
+            json.raw("{\"type\":\"function_call_output\",\"call_id\":");
+            json.string(&names::call_id(result.call.as_str()));
+            json.raw(",\"output\":");
+            match only_text(&parts) {
+                Some(text) if text.is_empty() => json.string(NOTHING),
+                Some(text) => json.string(&text),
+                None => encode_parts(json, &parts),
+            }
+            json.raw("}");
+        });
     }
 
     fn assistant(
@@ -406,12 +437,37 @@ impl Input {
         self.item(|json| {
             json.raw("{\"type\":\"function_call\"");
             member(json, "id", id);
-            member(json, "call_id", Some(&call_id(call.id.as_str())));
-            member(json, "name", Some(&call.name));
+            member(json, "call_id", Some(&names::call_id(call.id.as_str())));
+            member(
+                json,
+                "name",
+                Some(&names::call_name(&call.name, openai::LONGEST_NAME)),
+            );
             member(json, "arguments", Some(&call.arguments));
             json.raw("}");
         });
     }
+}
+
+fn encode_parts(json: &mut Json, parts: &[Shown<'_>]) {
+    json.raw("[");
+    for (index, part) in parts.iter().enumerate() {
+        if index > 0 {
+            json.raw(",");
+        }
+        match part {
+            Shown::Text(text) => {
+                json.raw("{\"type\":\"input_text\",\"text\":");
+                json.string(text);
+            }
+            Shown::Image(image) => {
+                json.raw("{\"type\":\"input_image\",\"image_url\":");
+                json.string(&openai::data_url(image));
+            }
+        }
+        json.raw("}");
+    }
+    json.raw("]");
 }
 
 /// Writes a further member of an object, if there is one.
@@ -424,17 +480,4 @@ fn member(json: &mut Json, key: &str, value: Option<&str>) {
 
 fn sent_id<'a>(id: &'a Option<String>, profile: &ResponsesProfile) -> Option<&'a str> {
     id.as_deref().filter(|_| profile.replay_item_ids)
-}
-
-/// The id under which a call and its result go out. Ids of other endpoints may be longer than this API takes, or hold
-/// other characters; such a one is replaced by its hash, the same for the call and for its result.
-fn call_id(id: &str) -> Cow<'_, str> {
-    let is_plain = id.bytes().all(|byte| byte.is_ascii_graphic());
-    if is_plain && (1..=MAX_CALL_ID).contains(&id.len()) {
-        return Cow::Borrowed(id);
-    }
-    let mut hash = Sha256::new();
-    hash.update(b"cairn call id 1\n");
-    hash.update(id.as_bytes());
-    Cow::Owned(format!("call_{}", hex::encode(&hash.finalize()[..16])))
 }

@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use futures_util::{StreamExt, stream};
 
+use super::bodies::Bodies;
 use super::call::{Signal, call};
 use super::options::Options;
 use super::transport::Transport;
@@ -31,6 +32,7 @@ pub use profile::ResponsesProfile;
 pub struct OpenAiResponses {
     profile: Arc<ResponsesProfile>,
     transport: Arc<Transport>,
+    bodies: Arc<Bodies<ResponsesRequest>>,
 }
 
 impl OpenAiResponses {
@@ -43,6 +45,7 @@ impl OpenAiResponses {
         Ok(Self {
             profile: Arc::new(profile),
             transport: Arc::new(transport),
+            bodies: Arc::default(),
         })
     }
 
@@ -85,7 +88,7 @@ impl OpenAiResponses {
 
 impl Provider for OpenAiResponses {
     fn call(&self, request: &ModelRequest, invocation: ModelInvocation) -> ModelStream {
-        let encoded = match encode(request, &self.profile) {
+        let encoded = match self.bodies.encode(request, &self.profile, Clone::clone) {
             Ok(encoded) => encoded,
             Err(failure) => return failed(failure),
         };

@@ -166,8 +166,9 @@ fn closing(turn: &Turn<'_>) -> String {
         text.push_str(" This is what your tools gave:");
     }
     for result in &turn.results {
-        let mut quoted: String = result.content.chars().take(QUOTED_CHARACTERS).collect();
-        if quoted.len() < result.content.len() {
+        let content = result.content.text();
+        let mut quoted: String = content.chars().take(QUOTED_CHARACTERS).collect();
+        if quoted.len() < content.len() {
             quoted.push('…');
         }
         let outcome = if result.is_error { "failed" } else { "gave" };

@@ -9,6 +9,7 @@ mod page;
 
 use crate::cursor::proto::agent::{TodoItem, tool_call::Tool};
 use crate::cursor::request::Mode;
+use crate::model::{EntryLimits, Image, Part, ToolContent};
 
 /// How a call ended.
 #[derive(Clone, PartialEq, Debug)]
@@ -17,6 +18,8 @@ pub(super) struct Outcome {
     pub tool: Tool,
     /// What the model reads.
     pub text: ModelText,
+    /// The pictures that the model sees after the text, as they came.
+    pub pictures: Vec<Image>,
     /// Whether the tool failed.
     pub is_error: bool,
     /// What state beside the history follows from it.
@@ -29,6 +32,7 @@ impl Outcome {
         Self {
             tool,
             text,
+            pictures: Vec::new(),
             is_error: false,
             fact: None,
         }
@@ -39,9 +43,17 @@ impl Outcome {
         Self {
             tool,
             text: ModelText::new(text.as_ref()),
+            pictures: Vec::new(),
             is_error: true,
             fact: None,
         }
+    }
+
+    /// What enters the history: the text within the model's limit, then the pictures.
+    pub(super) fn content(&self, limit: usize) -> ToolContent {
+        let text = Part::Text(self.text.within(limit).into());
+        let pictures = self.pictures.iter().cloned().map(Part::Image);
+        ToolContent::new(std::iter::once(text).chain(pictures))
     }
 }
 
@@ -58,38 +70,53 @@ pub enum DerivedFact {
     Mode(Mode),
 }
 
-/// The most characters of a result that enter the history.
-///
-/// The rule depends on the one result only and is applied once, before the result is stored: of a longer text the
-/// first 70 % and the last 30 % of this limit stay, and a note between them says how much was left out.
-pub const RESULT_LIMIT: usize = 100_000;
-const HEAD: usize = RESULT_LIMIT / 10 * 7;
-const TAIL: usize = RESULT_LIMIT - HEAD;
+/// The most characters of a text that a card shows.
+const CARD_LIMIT: usize = 100_000;
 
-/// A text for the model, within the limit.
+/// The most characters of a text that are held: no model's limit is larger.
+const MOST: usize = EntryLimits::MOST_RESULT_CHARACTERS;
+const HEAD: usize = head_of(MOST);
+const TAIL: usize = MOST - HEAD;
+
+/// The share of a limit that goes to a text's head: 70 %.
+const fn head_of(limit: usize) -> usize {
+    limit / 10 * 7
+}
+
+/// A text for the model: a body of any length between two short texts of our own.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct ModelText(String);
+pub(super) struct ModelText {
+    before: String,
+    body: BoundedText,
+    after: String,
+}
 
 impl ModelText {
     /// A text of any length.
     pub(super) fn new(text: &str) -> Self {
-        let mut bounded = BoundedText::default();
-        bounded.push(text);
-        Self(bounded.finish())
+        let mut body = BoundedText::default();
+        body.push(text);
+        Self::framed("", &body, "")
     }
 
-    /// A bounded body between two short texts of our own.
+    /// A body between two short texts of our own.
     pub(super) fn framed(before: &str, body: &BoundedText, after: &str) -> Self {
-        Self(format!("{before}{}{after}", body.finish()))
+        Self {
+            before: before.to_owned(),
+            body: body.clone(),
+            after: after.to_owned(),
+        }
     }
 
-    /// The text.
-    pub(super) fn into_string(self) -> String {
-        self.0
+    /// The text as it enters the history, once, before it is stored. Of a body longer than `limit` characters the
+    /// first 70 % and the last 30 % of the limit stay; a note between them says how much was left out, and how to get
+    /// it. The rule depends on the one text and the limit only.
+    pub(super) fn within(&self, limit: usize) -> String {
+        format!("{}{}{}", self.before, self.body.within(limit), self.after)
     }
 }
 
-/// Text that arrives in pieces and is kept within the limit; how it was cut into pieces makes no difference.
+/// Text that arrives in pieces and is kept within [`MOST`] characters; how it was cut into pieces makes no difference.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct BoundedText {
     head: String,
@@ -117,7 +144,7 @@ impl BoundedText {
         self.tail_chars += rest;
         self.total += added + rest;
         if self.tail_chars > 2 * TAIL {
-            self.tail.drain(..self.tail_start());
+            self.tail = last_chars(&self.tail, TAIL).to_owned();
             self.tail_chars = TAIL;
         }
     }
@@ -135,23 +162,41 @@ impl BoundedText {
         }
     }
 
-    /// The text, or its head and tail around a note.
+    /// The text as a card shows it.
     pub(super) fn finish(&self) -> String {
-        if self.total <= RESULT_LIMIT {
-            return format!("{}{}", self.head, self.tail);
-        }
-        let left_out = self.total - RESULT_LIMIT;
-        let tail = &self.tail[self.tail_start()..];
-        format!("{}\n[{left_out} characters left out here]\n{tail}", self.head)
+        self.within(CARD_LIMIT)
     }
 
-    /// Byte offset of the tail's last `TAIL` characters.
-    fn tail_start(&self) -> usize {
-        let surplus = self.tail_chars.saturating_sub(TAIL);
-        self.tail
-            .char_indices()
-            .nth(surplus)
-            .map_or(self.tail.len(), |(at, _)| at)
+    /// The text, or its head and tail around a note if it has more than `limit` characters.
+    fn within(&self, limit: usize) -> String {
+        let limit = limit.min(MOST);
+        if self.total <= limit {
+            return format!("{}{}", self.head, self.tail);
+        }
+        let head_chars = head_of(limit);
+        let head = match self.head.char_indices().nth(head_chars) {
+            Some((at, _)) => &self.head[..at],
+            None => &self.head,
+        };
+        let tail_chars = limit - head_chars;
+        let tail = last_chars(&self.tail, tail_chars);
+        let before_tail = last_chars(&self.head, tail_chars.saturating_sub(self.tail_chars));
+        let left_out = self.total - limit;
+        format!(
+            "{head}\n[{left_out} characters are left out here. To see them, ask again for less at once: a range of \
+             lines, a filter or a narrower search.]\n{before_tail}{tail}"
+        )
+    }
+}
+
+/// The last `count` characters of a text.
+fn last_chars(text: &str, count: usize) -> &str {
+    match count.checked_sub(1) {
+        None => "",
+        Some(before_last) => match text.char_indices().rev().nth(before_last) {
+            Some((at, _)) => &text[at..],
+            None => text,
+        },
     }
 }
 
@@ -161,26 +206,47 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn a_text_within_the_limit_is_whole() {
-        let text = "é".repeat(RESULT_LIMIT);
-        assert_eq!(ModelText::new(&text).into_string(), text);
+    fn note(left_out: usize) -> String {
+        format!(
+            "\n[{left_out} characters are left out here. To see them, ask again for less at once: a range of lines, a \
+             filter or a narrower search.]\n"
+        )
     }
 
     #[test]
-    fn a_longer_text_keeps_head_and_tail() {
-        let text = format!("{}{}{}", "a".repeat(HEAD), "é".repeat(5), "z".repeat(TAIL));
+    fn a_text_within_the_limit_is_whole() {
+        for limit in [1, 10, MOST] {
+            let text = "é".repeat(limit);
+            assert_eq!(ModelText::new(&text).within(limit), text);
+        }
+    }
+
+    #[test]
+    fn a_longer_text_keeps_head_and_tail_by_whole_characters() {
+        let text = format!("{}{}{}", "é".repeat(70), "x".repeat(5), "😀".repeat(30));
+        let expected = format!("{}{}{}", "é".repeat(70), note(5), "😀".repeat(30));
+        assert_eq!(ModelText::new(&text).within(100), expected);
+        let framed = ModelText::framed("before ", &ModelText::new(&text).body, " after");
+        assert_eq!(framed.within(100), format!("before {expected} after"));
+    }
+
+    #[test]
+    fn a_text_longer_than_what_is_held_keeps_its_true_length() {
+        let text = format!("{}{}{}", "a".repeat(HEAD), "é".repeat(3 * TAIL), "z".repeat(TAIL));
+        let expected = format!("{}{}{}", "a".repeat(HEAD), note(3 * TAIL), "z".repeat(TAIL));
+        assert_eq!(ModelText::new(&text).within(MOST), expected);
         let expected = format!(
-            "{}\n[5 characters left out here]\n{}",
-            "a".repeat(HEAD),
-            "z".repeat(TAIL)
+            "{}{}{}",
+            "a".repeat(700),
+            note(4 * TAIL + HEAD - 1000),
+            "z".repeat(300)
         );
-        assert_eq!(ModelText::new(&text).into_string(), expected);
+        assert_eq!(ModelText::new(&text).within(1000), expected);
     }
 
     proptest! {
         #[test]
-        fn pieces_make_no_difference(sizes in prop::collection::vec(0usize..40_000, 0..8)) {
+        fn pieces_make_no_difference(sizes in prop::collection::vec(0usize..4_000, 0..8), limit in 1usize..20_000) {
             let pieces: Vec<String> = sizes
                 .iter()
                 .enumerate()
@@ -190,7 +256,15 @@ mod tests {
             for piece in &pieces {
                 pushed.push(piece);
             }
-            prop_assert_eq!(pushed.finish(), ModelText::new(&pieces.concat()).into_string());
+            let text = pieces.concat();
+            let within = pushed.within(limit);
+            prop_assert_eq!(&within, &ModelText::new(&text).within(limit));
+            let total = text.chars().count();
+            if total > limit {
+                let head: String = text.chars().take(head_of(limit)).collect();
+                let tail: String = text.chars().skip(total - (limit - head_of(limit))).collect();
+                prop_assert_eq!(within, format!("{head}{}{tail}", note(total - limit)));
+            }
         }
     }
 }

@@ -7,6 +7,7 @@ use crate::cursor::proto::agent::{
     McpArgs, McpSuccess, McpToolCall, McpToolError, McpToolResult, mcp_result, mcp_tool_result,
     mcp_tool_result_content_item::Content, tool_call::Tool,
 };
+use crate::model::Image;
 
 /// What the server answered.
 pub(in super::super::super) fn outcome(args: McpArgs, result: mcp_result::Result) -> Outcome {
@@ -27,10 +28,11 @@ pub(in super::super::super) fn outcome(args: McpArgs, result: mcp_result::Result
     };
     match result {
         Result::Success(success) => {
-            let text = text_of(&success);
+            let (text, pictures) = content_of(&success);
             let is_error = success.is_error;
             Outcome {
                 is_error,
+                pictures,
                 ..Outcome::success(card(mcp_tool_result::Result::Success(success)), text)
             }
         }
@@ -65,7 +67,9 @@ pub(in super::super::super) fn outcome(args: McpArgs, result: mcp_result::Result
     }
 }
 
-fn text_of(success: &McpSuccess) -> ModelText {
+/// The text, in which each picture has its number, and the pictures.
+fn content_of(success: &McpSuccess) -> (ModelText, Vec<Image>) {
+    let mut pictures = Vec::new();
     let mut body = BoundedText::default();
     for item in &success.content {
         if !body.is_empty() && !body.ends_line() {
@@ -81,11 +85,16 @@ fn text_of(success: &McpSuccess) -> ModelText {
                     ));
                 }
             }
-            Some(Content::Image(image)) => body.push(&format!(
-                "[An image of {} bytes, {}, that cannot be shown here.]",
-                image.data.len(),
-                image.mime_type
-            )),
+            Some(Content::Image(image)) => {
+                pictures.push(Image {
+                    mime_type: image.mime_type.as_str().into(),
+                    data: image.data.clone(),
+                });
+                body.push(&format!(
+                    "[Picture {} of this result stands here.]",
+                    pictures.len()
+                ));
+            }
             None => body.push("[Content of a kind that is not known here.]"),
         }
     }
@@ -97,7 +106,7 @@ fn text_of(success: &McpSuccess) -> ModelText {
     if body.is_empty() {
         body.push("The tool finished and returned nothing.");
     }
-    ModelText::framed("", &body, "")
+    (ModelText::framed("", &body, ""), pictures)
 }
 
 fn available(names: &[String]) -> String {

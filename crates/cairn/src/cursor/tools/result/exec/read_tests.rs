@@ -10,7 +10,7 @@ fn text(offset: Option<i32>, limit: Option<i32>, success: ReadSuccess) -> String
     };
     outcome(&read, read_result::Result::Success(success))
         .text
-        .into_string()
+        .within(100_000)
 }
 
 fn content(content: &str, total_lines: i32, range_applied: bool) -> ReadSuccess {
