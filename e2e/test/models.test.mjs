@@ -52,13 +52,28 @@ scenario("an image reaches a model that sees, and keeps its place after a restar
   assert.equal(imagesOf(scene.body(1)).length, 1);
 });
 
-scenario("an image for a model that does not see is an error that says what to do", {}, async (scene) => {
+scenario("a model that does not see is told so in an image's place, and the person is told once", {}, async (scene) => {
+  scene.endpoint.script(text("I see nothing."), text("Still nothing."));
+  const blind = await scene.client.turn("What is this?", { images: [image, image] });
+  assert.equal(blind.status, "finished", blind.error);
+  assert.equal(blind.shown.split("vision = true").length, 2, blind.shown);
+  assert.match(blind.shown, /I see nothing\.$/);
+  const placeholders = (body) => JSON.stringify(body.messages).split("[A picture stands here. You cannot see pictures.]").length - 1;
+  assert.equal(placeholders(scene.body(0)), 2);
+  assert.ok(!JSON.stringify(scene.body(0)).includes(PIXEL));
+  const next = await scene.client.turn("And now?");
+  assert.match(next.text, /Still nothing\./, next.error);
+  assert.ok(!next.shown.includes("vision = true"), next.shown);
+  assert.equal(placeholders(scene.body(1)), 2);
+});
+
+scenario("an image that cannot be read is left out, and the rest of the message stays", { model: { vision: true } }, async (scene) => {
   scene.endpoint.script(text("one"));
-  assert.equal((await scene.client.turn("First")).text, "one");
-  const blind = await scene.client.turn("What is this?", { images: [image] });
-  assert.equal(blind.status, "error");
-  assert.match(blind.error ?? "", /vision = true/);
-  assert.equal(scene.endpoint.requests.length, 1, "the endpoint is not asked");
+  const broken = { data: Buffer.from("not an image").toString("base64"), mimeType: "image/png" };
+  const run = await scene.client.turn("What is this?", { images: [broken, image] });
+  assert.equal(run.status, "finished", run.error);
+  assert.match(run.shown, /Picture 1 was left out: it is not a PNG, JPEG, GIF or WebP file\./);
+  assert.equal(imagesOf(scene.body(0)).length, 1);
 });
 
 scenario("the offline model reads a file and runs a command through the client", {
