@@ -4,10 +4,13 @@
 //! unchanged, one pending text) and settled (roots grown, nothing pending). Must never know: how the run decides, or
 //! what a provider sends.
 
+mod derived;
 mod frontier;
 mod state;
+mod timing;
 mod worker;
 
+pub use derived::DerivedState;
 pub use frontier::{CheckpointError, Frontier, TurnStart};
 pub use state::{ClientState, InvalidState};
 pub use worker::{CheckpointJob, CheckpointWorker, FinalCheckpoints, StagedAssistant, checkpoint_message};

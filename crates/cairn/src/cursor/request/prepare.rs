@@ -6,12 +6,12 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use bytes::Bytes;
 use jiff::Timestamp;
 use prost::Message as _;
 
 use super::context_link::ContextLink;
 use super::edit::{content_of, cut_back_to, message_of};
+use super::hydrate::{fetch_messages, fetch_one, fetch_turns};
 use super::{
     Mode, RuntimeInput, TurnEvent, collect_mcp_tools, compile_request_context, compile_runtime_message,
     event_id, initial_messages, model_spec, needed_blobs,
@@ -20,13 +20,12 @@ use crate::clock;
 use crate::cursor::actor::CursorContext;
 use crate::cursor::blob::{BlobId, InvalidBlobId};
 use crate::cursor::blob_sync::BlobSync;
-use crate::cursor::checkpoint::{ClientState, Frontier, TurnStart};
+use crate::cursor::checkpoint::{ClientState, DerivedState, Frontier, TurnStart};
 use crate::cursor::inbox::ParentReference;
 use crate::cursor::projection::{DecodedRoot, ProjectionError, decode_pending, decode_root, import_history};
 use crate::cursor::prompting::{McpDirectory, compile_prompt};
 use crate::cursor::proto::agent::{
-    AgentConversationTurnStructure, AgentRunRequest, ConversationTurnStructure, RequestContext, TodoItem,
-    UserMessage, conversation_action, conversation_turn_structure,
+    AgentConversationTurnStructure, AgentRunRequest, RequestContext, UserMessage, conversation_action,
 };
 use crate::cursor::tools::{McpTool, ToolRuntimeConfig};
 use crate::model::{
@@ -87,6 +86,7 @@ pub async fn prepare(
             .iter()
             .chain(&state.turns)
             .chain(&state.todos)
+            .chain(&state.plan)
             .copied(),
     );
     let action = request.action.and_then(|action| action.action);
@@ -111,10 +111,12 @@ pub async fn prepare(
         }
     };
     let mut base = base_revision(&conversation, &state, context, blobs).await?;
+    let mut derived = DerivedState::default();
     if let Some((_, message)) = &user_message
         && is_edit(message, &conversation, &base, context).await?
-        && cut_back_to(&mut state, &message.message_id, blobs).await?
+        && let Some(before) = cut_back_to(&mut state, &message.message_id, blobs).await?
     {
+        derived = before;
         base = base_revision(&conversation, &state, context, blobs).await?;
         tracing::info!(conversation = %conversation, revision = %base, "an earlier message was edited");
     }
@@ -155,13 +157,19 @@ pub async fn prepare(
         _ => RunAction::Resume { pending },
     };
     let mode = mode.to_wire().into();
-    let frontier = Frontier::new(&state, &prompt.instructions, mode, turn).map_err(defect)?;
+    let todos = match &derived.todos {
+        Some(todos) => todos.clone(),
+        None => fetch_messages(blobs, &state.todos, "todos").await?,
+    };
+    let mut frontier =
+        Frontier::new(&state, &prompt.instructions, mode, turn, clock::unix_ms()).map_err(defect)?;
+    frontier.derive(derived);
     let environment = request_context.env.as_ref();
     let tools = ToolRuntimeConfig {
         conversation_id: conversation.to_string(),
         offered: prompt.tools.iter().map(|tool| tool.name.clone()).collect(),
         mcp: callable(&compiled.mcp),
-        todos: todos(&state, blobs).await?,
+        todos,
         working_directory: None,
         terminals_folder: environment
             .map(|env| env.terminals_folder.clone())
@@ -335,29 +343,12 @@ async fn last_turn(
         .turns
         .last()
         .ok_or_else(|| protocol("a resume_action needs a state with a turn"))?;
-    let data = fetch_one(blobs, *last, "turns").await?;
-    match ConversationTurnStructure::decode(data).map_err(protocol)?.turn {
-        Some(conversation_turn_structure::Turn::AgentConversationTurn(turn)) => Ok(turn),
-        None => Err(protocol(
-            "the last turn of the state is no agent turn and cannot be resumed",
-        )),
-    }
-}
-
-async fn todos(state: &ClientState, blobs: &BlobSync) -> Result<Vec<TodoItem>, RunFailure> {
-    let data = blobs.fetch(&state.todos, "todos").await?;
-    data.into_iter()
-        .map(|data| TodoItem::decode(data).map_err(protocol))
-        .collect()
-}
-
-async fn fetch_one(blobs: &BlobSync, id: BlobId, what: &'static str) -> Result<Bytes, RunFailure> {
-    Ok(blobs
-        .fetch(&[id], what)
-        .await?
-        .into_iter()
-        .next()
-        .unwrap_or_default())
+    let turns = fetch_turns(blobs, &[*last]).await?;
+    turns.into_iter().flatten().next().ok_or_else(|| {
+        protocol(format!(
+            "blob {last}, the last turn of the state, is no agent turn and cannot be resumed"
+        ))
+    })
 }
 
 fn run_kind(subagent_type: Option<String>, parent: Option<ParentReference>) -> RunKind {

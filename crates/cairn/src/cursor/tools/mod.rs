@@ -24,7 +24,7 @@ mod value;
 
 pub use error::ToolProtocolError;
 pub use registry::{argument_names, known_tools};
-pub use result::{DerivedFact, RESULT_LIMIT};
+pub use result::{DerivedFact, RESULT_LIMIT, derived_facts};
 pub use runtime::{CommittedTool, Effect, McpTool, ToolRuntime, ToolRuntimeConfig};
 pub use todos::{TodoWriteArguments, apply_todos, parse_todo_write};
 pub use value::{UnrepresentableNumber, json_from_value, value_from_json};

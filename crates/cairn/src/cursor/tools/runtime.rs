@@ -12,7 +12,7 @@ use super::codec::{card, request, response, update};
 use super::dispatch::{self, Awaiting, Progress, Scope, Step};
 use super::error::ToolProtocolError;
 use super::registry;
-use super::result::{DerivedFact, Outcome, local};
+use super::result::{DerivedFact, Outcome, derived_facts, local};
 use super::stream::{ArgumentStream, Shown};
 use super::value::value_from_json;
 use crate::cursor::proto::agent::{
@@ -71,8 +71,6 @@ pub struct CommittedTool {
     /// The completion to send to the client, and the card with arguments, result and times for the turn's record.
     /// None for a tool that does not exist: there is no card for it.
     pub shown: Option<(Message, ProtoToolCall)>,
-    /// State beside the history that follows from the call.
-    pub fact: Option<DerivedFact>,
 }
 
 /// The tool calls of one session; see the module.
@@ -116,7 +114,6 @@ enum CallState {
     },
     Finished {
         shown: Option<(ProtoToolCall, String)>,
-        fact: Option<DerivedFact>,
     },
     Committed,
 }
@@ -213,10 +210,7 @@ impl ToolRuntime {
                 (card, Ok(arguments))
             }
             Err(Refusal::NoSuchTool(text)) => {
-                let state = CallState::Finished {
-                    shown: None,
-                    fact: None,
-                };
+                let state = CallState::Finished { shown: None };
                 self.calls.insert(call.id.clone(), state);
                 return Ok(vec![Effect::Complete(tool_error(&call.id, text))]);
             }
@@ -356,7 +350,7 @@ impl ToolRuntime {
         if !matches!(state, CallState::Finished { .. }) {
             return None;
         }
-        let CallState::Finished { shown, fact } = std::mem::replace(state, CallState::Committed) else {
+        let CallState::Finished { shown } = std::mem::replace(state, CallState::Committed) else {
             return None;
         };
         let shown = shown.map(|(tool_call, model_call_id)| {
@@ -365,7 +359,7 @@ impl ToolRuntime {
                 tool_call,
             )
         });
-        Some(CommittedTool { shown, fact })
+        Some(CommittedTool { shown })
     }
 
     /// All results of the round are stored: forgets its calls. Background commands live on.
@@ -497,15 +491,16 @@ impl ToolRuntime {
         now_ms: u64,
         effects: &mut Vec<Effect>,
     ) {
-        if let Some(DerivedFact::Todos(todos)) = &outcome.fact {
-            self.scope.todos.clone_from(todos);
+        for fact in derived_facts(&outcome.tool) {
+            if let DerivedFact::Todos(todos) = fact {
+                self.scope.todos = todos;
+            }
         }
         let mut tool_call = update::tool_call(call, outcome.tool);
         tool_call.started_at_ms = Some(running.started_at_ms);
         tool_call.completed_at_ms = Some(now_ms);
         let state = CallState::Finished {
             shown: Some((tool_call, running.model_call_id)),
-            fact: outcome.fact,
         };
         self.calls.insert(call.clone(), state);
         effects.push(Effect::Complete(ToolResult {

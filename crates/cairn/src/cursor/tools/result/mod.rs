@@ -3,9 +3,12 @@
 //! Owns the size rule for what the model reads. Must never know: exec ids, the order of calls.
 
 pub(super) mod exec;
+mod fact;
 pub(super) mod local;
 
-use crate::cursor::proto::agent::{TodoItem, tool_call::Tool};
+pub use fact::{DerivedFact, derived_facts};
+
+use crate::cursor::proto::agent::tool_call::Tool;
 
 /// How a call ended.
 #[derive(Clone, PartialEq, Debug)]
@@ -16,8 +19,6 @@ pub(super) struct Outcome {
     pub text: ModelText,
     /// Whether the tool failed.
     pub is_error: bool,
-    /// What state beside the history follows from it.
-    pub fact: Option<DerivedFact>,
 }
 
 impl Outcome {
@@ -27,7 +28,6 @@ impl Outcome {
             tool,
             text,
             is_error: false,
-            fact: None,
         }
     }
 
@@ -37,18 +37,8 @@ impl Outcome {
             tool,
             text: ModelText::new(text.as_ref()),
             is_error: true,
-            fact: None,
         }
     }
-}
-
-/// State beside the history that follows from a call.
-#[derive(Clone, PartialEq, Debug)]
-pub enum DerivedFact {
-    /// The file at this path, as the client names it, was read.
-    ReadPath(String),
-    /// The whole to-do list as it is now.
-    Todos(Vec<TodoItem>),
 }
 
 /// The most characters of a result that enter the history.

@@ -5,7 +5,7 @@
 
 use super::super::super::arguments::ReadArguments;
 use super::super::super::codec::card::read_card_args;
-use super::super::{BoundedText, DerivedFact, ModelText, Outcome};
+use super::super::{BoundedText, ModelText, Outcome};
 use super::because;
 use crate::cursor::proto::agent::{
     ReadRange, ReadSuccess, ReadToolCall, ReadToolError, ReadToolResult, ReadToolSuccess, read_result,
@@ -41,17 +41,14 @@ fn shown(read: &ReadArguments, success: ReadSuccess) -> Outcome {
                 exceeded_limit: success.truncated,
                 total_lines: success.total_lines.try_into().unwrap_or_default(),
                 file_size: size.try_into().unwrap_or(u32::MAX),
-                path: success.path.clone(),
+                path: success.path,
                 read_range: lines.range(),
                 include_line_numbers: Some(true),
                 output: Some(read_tool_success::Output::Content(lines.text())),
                 ..ReadToolSuccess::default()
             };
             let text = lines.for_model(read, success.total_lines, success.truncated);
-            Outcome {
-                fact: Some(DerivedFact::ReadPath(success.path)),
-                ..Outcome::success(card(read, read_tool_result::Result::Success(result)), text)
-            }
+            Outcome::success(card(read, read_tool_result::Result::Success(result)), text)
         }
         Some(read_success::Output::Data(data)) => {
             let kind = image_kind(&data).map_or("a binary file", |kind| kind);
