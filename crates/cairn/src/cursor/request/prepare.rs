@@ -217,13 +217,12 @@ async fn base_revision(
     }
     let data = blobs.fetch(&state.roots, "root_prompt_messages_json").await?;
     let mut roots = state.roots.iter().zip(&data);
-    match roots.next() {
-        Some((id, first)) if matches!(decode_root(&id.to_string(), first), Ok(DecodedRoot::System)) => {}
-        _ => {
-            return Err(protocol(
-                "the conversation state does not begin with a system root",
-            ));
-        }
+    if let Some((id, first)) = roots.next()
+        && decode_root(&id.to_string(), first).map_err(protocol)? != DecodedRoot::System
+    {
+        return Err(protocol(format!(
+            "root {id}, the first one of the conversation state, is no system root; start a new conversation"
+        )));
     }
     let decoded = roots
         .map(|(id, bytes)| Ok((*id, decode_root(&id.to_string(), bytes)?)))
