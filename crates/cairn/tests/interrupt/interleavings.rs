@@ -261,6 +261,13 @@ struct Run {
     unanswered: usize,
     /// The round of an older run that this one was told to answer as stopped.
     interrupted: Option<ToolRoundId>,
+    /// What it was told of, but for what came after its last state was confirmed.
+    events: BTreeSet<String>,
+    confirmed_end: bool,
+    /// Whether the state that it waits for is a final one.
+    at_end: bool,
+    /// The newest revision that the client confirmed.
+    confirmed: Option<RevisionId>,
     /// Whether something gave it a reason to end early.
     stopping: bool,
     outcome: Option<RunOutcome>,
@@ -361,9 +368,12 @@ impl World {
             }
             Step::Event(run, event) => {
                 let run = run.index(self.runs.len());
-                let message =
-                    user_message(&format!("event-{run}-{event}"), &format!("<{run}:event-{event}>"));
-                self.tell(run, ClientCommand::RuntimeEvent(message));
+                let word = format!("<{run}:event-{event}>");
+                let message = user_message(&format!("event-{run}-{event}"), &word);
+                let told = self.tell(run, ClientCommand::RuntimeEvent(message));
+                if told && !self.runs[run].confirmed_end {
+                    self.runs[run].events.insert(word);
+                }
             }
             Step::Cancel(run) => self.stop(run, ClientCommand::Cancel),
             Step::Fail(run) => self.stop(
@@ -444,6 +454,10 @@ impl World {
             answered: BTreeSet::new(),
             unanswered: 0,
             interrupted,
+            events: BTreeSet::new(),
+            confirmed_end: false,
+            at_end: false,
+            confirmed: None,
             stopping: false,
             outcome: None,
         });
@@ -493,6 +507,8 @@ impl World {
             return;
         };
         let seen = self.seen_by(run);
+        self.runs[run].confirmed = Some(revision.clone());
+        self.runs[run].confirmed_end = self.runs[run].at_end;
         self.hold(run, revision, None, seen);
         barrier.release();
     }
@@ -623,9 +639,12 @@ impl World {
                     let stored = &self.stored[&(index, round.id.clone())];
                     assert_eq!(stored.len(), round.calls.len());
                     run.round = None;
+                    run.at_end = false;
                     run.barrier = Some((revision, barrier.unwrap()));
                 }
-                StateCause::Initial | StateCause::RuntimeEvents | StateCause::Final => {
+                cause @ (StateCause::Initial | StateCause::RuntimeEvents | StateCause::Final) => {
+                    run.at_end = matches!(cause, StateCause::Final);
+                    run.confirmed_end = false;
                     run.barrier = Some((revision, barrier.unwrap()));
                 }
             },
@@ -693,6 +712,16 @@ impl World {
         let store = self.bench.services.store.clone();
         for run in &self.runs {
             assert!(run.task.is_finished());
+            if run.outcome == Some(RunOutcome::Completed) {
+                let stored = store.history(run.confirmed.as_ref().unwrap()).await.unwrap();
+                let words: BTreeSet<_> = stored.iter().flat_map(|message| words_in(message)).collect();
+                assert!(
+                    run.events.is_subset(&words),
+                    "{}: {:?} were told, {words:?} are stored",
+                    run.id,
+                    run.events
+                );
+            }
             let record = store.run_record(&run.id).await.unwrap();
             let recorded = record.and_then(|record| record.outcome);
             let expected = match &run.outcome {
