@@ -30,6 +30,8 @@ mod derived;
 mod interruptions;
 #[path = "recovery/resumes.rs"]
 mod resumes;
+#[path = "recovery/shutdown.rs"]
+mod shutdown;
 
 use bytes::Bytes;
 use cairn::cursor::proto::agent::agent_server_message::Message as ServerMessage;

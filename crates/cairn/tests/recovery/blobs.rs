@@ -6,9 +6,9 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 use cairn::cursor::proto::agent::conversation_turn_structure::Turn;
 use cairn::cursor::proto::agent::{
-    AgentConversationTurnStructure, ConversationStateStructure, ConversationStep, ConversationTurnStructure,
-    KvServerMessage, agent_server_message, conversation_step, interaction_update, kv_server_message,
-    tool_call,
+    AgentConversationTurnStructure, AssistantMessage, ConversationStateStructure, ConversationStep,
+    ConversationTurnStructure, KvServerMessage, agent_server_message, conversation_step, interaction_update,
+    kv_server_message, tool_call,
 };
 use cairn::demo::wire_client::RunFrame;
 use prost::Message as _;
@@ -73,6 +73,14 @@ fn named(bench: &Bench, state: &ConversationStateStructure) -> BTreeSet<Bytes> {
         named.extend(turn.steps);
     }
     named
+}
+
+fn is_completion(frame: &RunFrame) -> bool {
+    let RunFrame::Message(message) = frame else {
+        return false;
+    };
+    matches!(&message.message, Some(agent_server_message::Message::InteractionUpdate(update))
+        if matches!(update.message, Some(interaction_update::Message::ToolCallCompleted(_))))
 }
 
 fn is_heartbeat(frame: &RunFrame) -> bool {
@@ -223,6 +231,84 @@ async fn the_end_waits_for_every_blob_of_it() {
     let report = turn.finish().await.success();
     assert_eq!(report.checkpoints.len(), 4);
     bench.cursor.hooks.set = Box::new(|_| SetAnswer::Acknowledge);
+    bench.assert_clean();
+}
+
+#[tokio::test]
+async fn the_first_model_call_waits_for_the_initial_state() {
+    let mut bench = Bench::new().await;
+    bench.cursor.hooks.set = Box::new(|args| match args.blob_data.starts_with(br#"{"role":"user""#) {
+        true => SetAnswer::Withhold,
+        false => SetAnswer::Acknowledge,
+    });
+    let mut turn = bench.cursor.start_turn("How many?").await;
+    let mut withheld = Vec::new();
+    loop {
+        let frame = turn.next().await.unwrap();
+        if set_of(&frame).is_some_and(|data| data.starts_with(br#"{"role":"user""#)) {
+            withheld.push(frame);
+        } else if is_heartbeat(&frame) {
+            break;
+        }
+    }
+    assert_eq!(turn.report().checkpoints.len(), 0);
+    assert_eq!(bench.chat.requests().len(), 0);
+    bench.chat.reply_text("One.");
+    for set in &withheld {
+        turn.acknowledge(set).await;
+    }
+    turn.finish().await.success();
+    bench.assert_clean();
+}
+
+#[tokio::test]
+async fn the_beginning_of_a_round_holds_no_tool_back_and_its_end_the_next_model_call() {
+    let mut bench = Bench::new().await;
+    bench.file("a.txt", "one\n");
+    let calls = [
+        ("call_1", "Read", r#"{"path":"a.txt"}"#),
+        ("call_2", "Read", r#"{"path":"a.txt"}"#),
+    ];
+    bench.chat.reply(Reply::answer(None, "Look.", &calls));
+    bench.chat.reply_text("One.");
+    // The step with the text, which the staged state names.
+    let step = ConversationStep {
+        message: Some(conversation_step::Message::AssistantMessage(AssistantMessage {
+            text: "Look.".to_owned(),
+        })),
+    };
+    let step = step.encode_to_vec();
+    let text = step.clone();
+    bench.cursor.hooks.set = Box::new(move |args| match args.blob_data == step {
+        true => SetAnswer::Withhold,
+        false => SetAnswer::Acknowledge,
+    });
+    let mut turn = bench.cursor.start_turn("Look.").await;
+    let (mut withheld, mut completed) = (None, 0);
+    loop {
+        let frame = turn.next().await.unwrap();
+        if set_of(&frame).is_some_and(|data| data == text) {
+            withheld = Some(frame);
+        } else if is_heartbeat(&frame) && completed == 2 {
+            break;
+        } else if is_completion(&frame) {
+            completed += 1;
+        }
+    }
+    assert_eq!(
+        turn.report().checkpoints.len(),
+        1,
+        "a state named a blob before its acknowledgement"
+    );
+    assert_eq!(bench.chat.requests().len(), 1);
+    turn.acknowledge(&withheld.unwrap()).await;
+    let report = turn.finish().await.success();
+    let pending: Vec<usize> = report
+        .checkpoints
+        .iter()
+        .map(|state| state.pending_tool_calls.len())
+        .collect();
+    assert_eq!(pending, [0, 1, 0, 1, 0, 0]);
     bench.assert_clean();
 }
 

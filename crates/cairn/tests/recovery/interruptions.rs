@@ -165,10 +165,13 @@ async fn a_stop_while_a_command_runs_keeps_the_result_that_came_and_says_so_of_t
         let mut turn = bench.cursor.start_turn("Run both.").await;
         let open = one_of_two(&mut turn).await;
         if by_action {
+            let held = turn.report().checkpoints.len();
             turn.cancel().await;
             let report = turn.finish().await;
             assert_eq!(report.error().0, "canceled");
             assert_eq!(aborted(&report), [open]);
+            // No state is made up for the end.
+            assert_eq!((report.checkpoints.len(), report.turn_ended), (held, None));
         } else {
             turn.close();
         }
