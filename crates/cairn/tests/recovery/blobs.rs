@@ -205,6 +205,27 @@ async fn of_a_turn_only_the_wrapper_is_made_anew_and_each_delta_is_a_step_once()
 }
 
 #[tokio::test]
+async fn a_step_that_an_earlier_run_of_the_turn_sent_is_not_sent_again() {
+    let mut bench = Bench::new().await;
+    bench.file("a.txt", "one\n");
+    let look = |id| Reply::answer(None, "Look.", &[(id, "Read", r#"{"path":"a.txt"}"#)]);
+    bench.chat.reply(look("call_1"));
+    bench.chat.reply_status(401, &[], r#"{"error":{"message":"no"}}"#);
+    bench.cursor.send("Look twice.").await.error();
+    // The same words again, from a client that sends no blobs along.
+    bench.cursor.hooks.request = Box::new(|request| request.pre_fetched_blobs.clear());
+    bench.chat.reply(look("call_2"));
+    bench.chat.reply_text("One.");
+    bench.cursor.resume().await.success();
+    let state = bench.cursor.state();
+    let steps = turn(&bench, state.turns.last().unwrap()).steps;
+    assert_eq!(steps.len(), 5);
+    assert_eq!(steps[0], steps[2]);
+    // The oracle has seen that it was not.
+    bench.assert_clean();
+}
+
+#[tokio::test]
 async fn the_end_waits_for_every_blob_of_it() {
     let mut bench = Bench::new().await;
     bench.chat.reply_text("One.");

@@ -41,16 +41,20 @@ pub(super) async fn fetch_messages<M: prost::Message + Default>(
         .collect()
 }
 
-/// Fetches turns. One of a kind that is no turn of an agent is `None`.
+/// Fetches turns, and notes what they name as held by the client. One of a kind that is no turn of an agent is `None`.
 pub(super) async fn fetch_turns(
     blobs: &BlobSync,
     ids: &[BlobId],
 ) -> Result<Vec<Option<AgentConversationTurnStructure>>, RunFailure> {
     let turns: Vec<ConversationTurnStructure> = fetch_messages(blobs, ids, "turns").await?;
-    Ok(turns
+    let turns: Vec<_> = turns
         .into_iter()
         .map(|turn| turn.turn.map(|Turn::AgentConversationTurn(turn)| turn))
-        .collect())
+        .collect();
+    for turn in turns.iter().flatten() {
+        blobs.note_held(references(&turn.steps, "steps")?);
+    }
+    Ok(turns)
 }
 
 /// The ids in a field of a fetched message.
