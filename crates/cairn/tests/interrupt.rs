@@ -9,6 +9,8 @@
     reason = "a test says what it saw by failing"
 )]
 
+#[path = "interrupt/endpoint.rs"]
+mod endpoint;
 #[path = "interrupt/interleavings.rs"]
 mod interleavings;
 mod support;

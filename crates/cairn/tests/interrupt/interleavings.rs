@@ -3,27 +3,24 @@
 //! A case is a list of steps; steps are taken without a pause in between, up to a [`Step::Settle`], which waits until
 //! every run waits for something. So a case is the same whenever it is played.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
-use std::sync::{Arc, Mutex};
-use std::task::{Poll, Waker};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 use std::time::Duration;
 
 use cairn::client::{Barrier, ClientCommand, ClientEvent, ClientHandle, StateCause};
 use cairn::model::{
     CallId, ConversationId, HistoryItem, Message, MessageBody, ModelRequest, Part, PendingAssistant,
-    ProviderFailure, ProviderFault, RevisionId, RunAction, RunFailure, RunId, RunOutcome, ToolResult,
-    ToolRound, ToolRoundId,
+    RevisionId, RunAction, RunFailure, RunId, RunOutcome, ToolResult, ToolRound, ToolRoundId,
 };
-use cairn::provider::{ModelEvent, ModelInvocation, ModelStream, Provider, StopReason};
+use cairn::provider::Provider;
 use cairn::run::{RunServices, start};
 use cairn::store::RecordedOutcome;
-use futures_util::StreamExt;
 use futures_util::future::{FutureExt, select_all};
 use proptest::prelude::*;
 use proptest::sample::Index;
-use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
+use super::endpoint::{Endpoint, Model};
 use super::support::fake_client::{Bench, prepared, user_message};
 use super::support::fake_provider::pairing;
 
@@ -64,18 +61,6 @@ enum Step {
     Settle,
 }
 
-#[derive(Clone, Copy, Debug)]
-enum Model {
-    Text,
-    Answer,
-    Calls(usize),
-    Failure,
-    /// The stream ends without the terminal event.
-    Cut,
-    /// An end of something that never began.
-    Nonsense,
-}
-
 fn step() -> impl Strategy<Value = Step> {
     let run = || any::<Index>();
     let model = prop_oneof![
@@ -107,126 +92,6 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (run(), 0_u8..4).prop_map(|(run, event)| Step::Event(run, event)),
         25 => Just(Step::Settle),
     ]
-}
-
-// === the endpoint ===
-
-/// Plays what the steps say, call by call, and tells when a run waits for it.
-#[derive(Clone, Debug, Default)]
-struct Endpoint(Arc<EndpointState>);
-
-#[derive(Debug, Default)]
-struct EndpointState {
-    calls: Mutex<HashMap<RunId, Call>>,
-    requests: Mutex<VecDeque<(RunId, ModelRequest)>>,
-    changed: Notify,
-}
-
-#[derive(Debug, Default)]
-struct Call {
-    events: VecDeque<Option<Result<ModelEvent, ProviderFailure>>>,
-    waker: Option<Waker>,
-    waited_for: bool,
-    started: bool,
-    text_open: bool,
-}
-
-impl Endpoint {
-    /// Whether the run has read everything and waits for more.
-    fn is_waited_for(&self, run: &RunId) -> bool {
-        self.0
-            .calls
-            .lock()
-            .unwrap()
-            .get(run)
-            .is_some_and(|call| call.waited_for)
-    }
-
-    fn play(&self, run: &RunId, model: Model, text: &str) {
-        let mut calls = self.0.calls.lock().unwrap();
-        let Some(call) = calls.get_mut(run) else { return };
-        let mut events = Vec::new();
-        if !std::mem::replace(&mut call.started, true) {
-            events.push(ModelEvent::Start);
-        }
-        if matches!(model, Model::Text) && !std::mem::replace(&mut call.text_open, true) {
-            events.push(ModelEvent::TextStart);
-        }
-        if matches!(model, Model::Answer | Model::Calls(_)) && std::mem::take(&mut call.text_open) {
-            events.push(ModelEvent::TextEnd);
-        }
-        let mut end = false;
-        match model {
-            Model::Text => events.push(ModelEvent::TextDelta(text.into())),
-            Model::Answer => {
-                end = true;
-                events.push(ModelEvent::Done(StopReason::Stop));
-            }
-            Model::Calls(count) => {
-                end = true;
-                for index in 0..count {
-                    events.extend([
-                        ModelEvent::ToolCallStart {
-                            index,
-                            // The same ids in every round, as some endpoints have it.
-                            id: Some(format!("call-{index}").into()),
-                            name: "alpha".into(),
-                        },
-                        ModelEvent::ToolCallArguments {
-                            index,
-                            delta: "{}".into(),
-                        },
-                        ModelEvent::ToolCallEnd { index },
-                    ]);
-                }
-                events.push(ModelEvent::Done(StopReason::ToolUse));
-            }
-            Model::Failure | Model::Cut => {}
-            Model::Nonsense => events.push(ModelEvent::ThinkingEnd),
-        }
-        call.events
-            .extend(events.into_iter().map(|event| Some(Ok(event))));
-        match model {
-            Model::Failure => {
-                let failure = ProviderFailure::new(ProviderFault::Unavailable, "down");
-                call.events.push_back(Some(Err(failure)));
-            }
-            Model::Cut => call.events.push_back(None),
-            _ if end => call.events.push_back(None),
-            _ => {}
-        }
-        call.waited_for = false;
-        if let Some(waker) = call.waker.take() {
-            waker.wake();
-        }
-    }
-}
-
-impl Provider for Endpoint {
-    fn call(&self, request: &ModelRequest, invocation: ModelInvocation) -> ModelStream {
-        let state = self.0.clone();
-        let run = invocation.run;
-        state.calls.lock().unwrap().insert(run.clone(), Call::default());
-        state
-            .requests
-            .lock()
-            .unwrap()
-            .push_back((run.clone(), request.clone()));
-        futures_util::stream::poll_fn(move |context| {
-            let mut calls = state.calls.lock().unwrap();
-            let call = calls.get_mut(&run).unwrap();
-            match call.events.pop_front() {
-                Some(event) => Poll::Ready(event),
-                None => {
-                    call.waker = Some(context.waker().clone());
-                    call.waited_for = true;
-                    state.changed.notify_one();
-                    Poll::Pending
-                }
-            }
-        })
-        .boxed()
-    }
 }
 
 // === the client ===
@@ -578,8 +443,9 @@ impl World {
             }
         }
         loop {
-            let request = self.endpoint.0.requests.lock().unwrap().pop_front();
-            let Some((run, request)) = request else { return };
+            let Some((run, request)) = self.endpoint.next_request() else {
+                return;
+            };
             let index = self.runs.iter().position(|known| known.id == run).unwrap();
             self.request(index, &request);
         }
@@ -587,9 +453,12 @@ impl World {
 
     /// Waits for the next event of any run, the next request, or the end of a run whose client has vanished.
     async fn change(&mut self) {
-        let endpoint = self.endpoint.0.clone();
-        let mut changes =
-            vec![async move { (usize::MAX, endpoint.changed.notified().map(|()| None).await) }.boxed()];
+        let endpoint = self.endpoint.clone();
+        let waits = async move {
+            endpoint.changed().await;
+            (usize::MAX, None)
+        };
+        let mut changes = vec![waits.boxed()];
         for (index, run) in self.runs.iter_mut().enumerate() {
             match (&mut run.handle, &run.outcome) {
                 (Some(handle), None) => {
