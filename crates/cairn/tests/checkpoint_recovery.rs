@@ -4,18 +4,34 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
+    clippy::duplicate_mod,
     missing_docs,
     dead_code,
-    reason = "a test says what it saw by failing"
+    reason = "a test says what it saw by failing; the strict endpoints share how a reply is served"
 )]
 
 mod support {
     pub mod cairn_server;
     pub mod fake_cursor;
+    pub mod strict_anthropic;
     pub mod strict_chat;
+    pub mod strict_responses;
     pub mod wire_bench;
     pub mod wire_oracle;
 }
+
+#[path = "recovery/blobs.rs"]
+mod blobs;
+#[path = "recovery/branches.rs"]
+mod branches;
+#[path = "recovery/derived.rs"]
+mod derived;
+#[path = "recovery/interruptions.rs"]
+mod interruptions;
+#[path = "recovery/resumes.rs"]
+mod resumes;
+#[path = "recovery/shutdown.rs"]
+mod shutdown;
 
 use bytes::Bytes;
 use cairn::cursor::proto::agent::agent_server_message::Message as ServerMessage;

@@ -9,6 +9,10 @@
     reason = "a test says what it saw by failing"
 )]
 
+#[path = "interrupt/endpoint.rs"]
+mod endpoint;
+#[path = "interrupt/interleavings.rs"]
+mod interleavings;
 mod support;
 
 use cairn::client::{ClientCommand, ClientEvent};
@@ -175,4 +179,22 @@ async fn an_answer_that_the_client_never_saw_settled_is_taken_over_and_not_asked
     assert_eq!(resumed.finish(|_| unreachable!()).await, RunOutcome::Completed);
     assert_eq!(resumed.log, ["final +1 barrier", "completed"]);
     provider.assert_clean();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_two_runs_at_once_the_one_that_was_started_last_owns_the_conversation() {
+    for _ in 0..60 {
+        let bench = Bench::new().await;
+        let provider = FakeProvider::new();
+        provider.answer(text("done"));
+        let first = bench.user_turn("first", None, "hi").await;
+        let second = bench.user_turn("second", None, "no, this").await;
+        let mut first = bench.start(&provider, first);
+        let mut second = bench.start(&provider, second);
+        let (first, second) = tokio::join!(
+            first.finish(|_| unreachable!()),
+            second.finish(|_| unreachable!())
+        );
+        assert_eq!((first, second), (RunOutcome::Cancelled, RunOutcome::Completed));
+    }
 }

@@ -18,7 +18,9 @@ use cairn::cursor::proto::agent::{
     self as pb, agent_server_message::Message, exec_client_message as answer, exec_server_message as exec,
     interaction_update as update, mcp_result, tool_call::Tool,
 };
-use cairn::cursor::tools::{DerivedFact, Effect, ToolProtocolError, ToolRuntime, ToolRuntimeConfig};
+use cairn::cursor::tools::{
+    DerivedFact, Effect, ToolProtocolError, ToolRuntime, ToolRuntimeConfig, derived_facts,
+};
 use cairn::model::ToolResult;
 use prost_types::value::Kind;
 
@@ -97,8 +99,11 @@ fn a_call_is_shown_from_placeholder_to_completion() {
     assert_eq!(tools.exec_control(close(1), 1_251).unwrap(), vec![]);
 
     let committed = tools.committed(&id("c\n1")).unwrap();
-    assert_eq!(committed.fact, Some(DerivedFact::ReadPath("/w/a".into())));
     let (message, tool_call) = committed.shown.unwrap();
+    assert_eq!(
+        derived_facts(tool_call.tool.as_ref().unwrap()),
+        [DerivedFact::ReadPath("/w/a".into())]
+    );
     assert_eq!(
         (tool_call.started_at_ms, tool_call.completed_at_ms),
         (Some(1_000), Some(1_250))
@@ -400,8 +405,10 @@ fn todos_complete_at_once_and_build_on_each_other() {
         &*done.content.text(),
         "The to-do list is now:\n- [completed] a: A\n- [pending] b: B\n- [pending] c: C"
     );
-    let Some(DerivedFact::Todos(todos)) = tools.committed(&id("2")).unwrap().fact else {
-        panic!()
+    let (_, card) = tools.committed(&id("2")).unwrap().shown.unwrap();
+    let facts = derived_facts(card.tool.as_ref().unwrap());
+    let [DerivedFact::Todos(todos)] = &facts[..] else {
+        panic!("{facts:?}")
     };
     assert_eq!(
         todos.iter().map(|item| item.id.as_str()).collect::<Vec<_>>(),

@@ -5,12 +5,11 @@
 
 use std::time::Duration;
 
+use super::checkpoint::DerivedState;
 use super::interaction::thinking_millis;
 use super::proto::agent::{
-    AssistantMessage, ConversationStep, ThinkingMessage, TodoItem, ToolCall, conversation_step::Message,
+    AssistantMessage, ConversationStep, ThinkingMessage, ToolCall, conversation_step::Message,
 };
-use super::request::Mode;
-use super::tools::DerivedFact;
 
 /// Steps that wait for the next checkpoint.
 #[derive(Debug, Default)]
@@ -21,10 +20,7 @@ pub struct Presentation {
     thinking: String,
     /// Tool calls that have their results, in completion order.
     tools: Vec<ConversationStep>,
-    todos: Option<Vec<TodoItem>>,
-    read_paths: Vec<String>,
-    plan: Option<String>,
-    mode: Option<Mode>,
+    derived: DerivedState,
 }
 
 /// What a settled round adds to the turn and to the derived state.
@@ -32,14 +28,8 @@ pub struct Presentation {
 pub struct SettledSteps {
     /// The steps.
     pub steps: Vec<ConversationStep>,
-    /// The to-do list, if it changed.
-    pub todos: Option<Vec<TodoItem>>,
-    /// Files that were read.
-    pub read_paths: Vec<String>,
-    /// The plan that the person has in front of them, if there is a new one.
-    pub plan: Option<String>,
-    /// The mode that the person agreed to.
-    pub mode: Option<Mode>,
+    /// What follows from its calls.
+    pub derived: DerivedState,
 }
 
 impl Presentation {
@@ -74,17 +64,8 @@ impl Presentation {
 
     /// A tool call has its result.
     pub fn tool_completed(&mut self, card: ToolCall) {
+        self.derived.complete(&card);
         self.tools.push(step(Message::ToolCall(card)));
-    }
-
-    /// State beside the history that follows from a call.
-    pub fn note(&mut self, fact: DerivedFact) {
-        match fact {
-            DerivedFact::ReadPath(path) => self.read_paths.push(path),
-            DerivedFact::Todos(todos) => self.todos = Some(todos),
-            DerivedFact::Plan(plan) => self.plan = Some(plan),
-            DerivedFact::Mode(mode) => self.mode = Some(mode),
-        }
     }
 
     /// Hands out thinking and text of the completed model call, once.
@@ -98,10 +79,7 @@ impl Presentation {
         steps.append(&mut self.tools);
         SettledSteps {
             steps,
-            todos: self.todos.take(),
-            plan: self.plan.take(),
-            mode: self.mode.take(),
-            read_paths: std::mem::take(&mut self.read_paths),
+            derived: std::mem::take(&mut self.derived),
         }
     }
 }

@@ -307,9 +307,6 @@ impl Session {
                     .await;
                     self.presentation.tool_completed(card);
                 }
-                if let Some(fact) = committed.fact {
-                    self.presentation.note(fact);
-                }
             }
             (StateCause::ToolRoundSettled(_) | StateCause::RuntimeEvents, Some(barrier)) => {
                 self.tools.round_ended();
@@ -318,8 +315,7 @@ impl Session {
                     appended,
                     revision,
                     steps: settled.steps,
-                    todos: settled.todos,
-                    read_paths: settled.read_paths,
+                    derived: settled.derived,
                     barrier,
                 });
             }

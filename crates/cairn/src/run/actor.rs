@@ -34,7 +34,8 @@ pub struct RunServices {
     pub providers: Arc<HashMap<String, Arc<dyn Provider>>>,
 }
 
-/// Starts a run. Its events end with exactly one [`ClientEvent::Ended`], whatever happens.
+/// Starts a run. Its events end with exactly one [`ClientEvent::Ended`], whatever happens. Of runs of one conversation
+/// the one that was started last owns it; one that is stopped before it could begin leaves no record.
 ///
 /// The returned task ends after that event; it never panics.
 pub fn start(services: RunServices, run: PreparedRun) -> (ClientHandle, JoinHandle<()>) {
@@ -48,9 +49,17 @@ pub fn start(services: RunServices, run: PreparedRun) -> (ClientHandle, JoinHand
 }
 
 async fn live(services: RunServices, run: PreparedRun, mut port: RunHandle) {
-    let (outcome, usage) = match services.store.begin_run(&run, clock::unix_ms()).await {
-        Err(error) => (RunOutcome::Failed(error.into()), None),
-        Ok(begun) => {
+    let begun = {
+        let _turn = services.registry.turn_to_begin().await;
+        match port.cancel.is_cancelled() {
+            true => None,
+            false => Some(services.store.begin_run(&run, clock::unix_ms()).await),
+        }
+    };
+    let (outcome, usage) = match begun {
+        None => (RunOutcome::Cancelled, None),
+        Some(Err(error)) => (RunOutcome::Failed(error.into()), None),
+        Some(Ok(begun)) => {
             tracing::info!(
                 superseded = begun.superseded.as_ref().map(tracing::field::display),
                 "run started"

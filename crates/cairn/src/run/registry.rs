@@ -13,6 +13,7 @@ use crate::model::{ConversationId, RunId};
 #[derive(Clone, Debug, Default)]
 pub struct RunRegistry {
     active: Arc<Mutex<HashMap<ConversationId, ActiveRun>>>,
+    beginning: Arc<tokio::sync::Mutex<()>>,
 }
 
 #[derive(Debug)]
@@ -33,6 +34,12 @@ impl RunRegistry {
             tracing::info!(conversation = %conversation, run = %old.run, by = %run, "a newer run takes over");
             old.cancel.cancel();
         }
+    }
+
+    /// The right to begin in the store, which runs have one after the other. A run that was replaced before it had its
+    /// turn must not begin: it would take the conversation from the run that replaced it.
+    pub async fn turn_to_begin(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.beginning.lock().await
     }
 
     /// Forgets a run that has ended. A run that was replaced meanwhile changes nothing.

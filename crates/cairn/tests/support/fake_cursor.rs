@@ -106,6 +106,8 @@ pub struct FakeCursor {
     executor: Executor,
     blobs: BlobStore,
     state: Bytes,
+    /// The state that the next run is judged to grow from, where that is not the newest checkpoint.
+    pub cut_back_to: Option<ConversationStateStructure>,
     attempts: u32,
     violations: Vec<String>,
 }
@@ -195,6 +197,7 @@ impl FakeCursor {
             executor: Executor::new(workspace),
             blobs: BlobStore::default(),
             state: Bytes::new(),
+            cut_back_to: None,
             attempts: 0,
             violations: Vec::new(),
         }
@@ -232,6 +235,7 @@ impl FakeCursor {
             executor: self.executor.clone(),
             blobs: self.blobs.clone(),
             state: self.state.clone(),
+            cut_back_to: None,
             attempts: self.attempts + 1000,
             violations: Vec::new(),
         }
@@ -352,7 +356,8 @@ impl FakeCursor {
         for id in state.summary.iter().chain(&state.summary_archives) {
             held.extend(self.blobs.get(id).map(|data| (id.clone(), data.clone())));
         }
-        let oracle = WireOracle::new(&request_id, &state, held, user_message);
+        let base = self.cut_back_to.take().unwrap_or(state);
+        let oracle = WireOracle::new(&request_id, &base, held, user_message);
         let stream = self.client.open(&request_id).await.unwrap();
         let report = TurnReport {
             request_id: request_id.clone(),
@@ -480,6 +485,30 @@ impl Turn<'_> {
         self.append_all(answers).await;
     }
 
+    /// Stores the blob of a SET that was withheld, and says so.
+    pub async fn acknowledge(&mut self, set: &RunFrame) {
+        let RunFrame::Message(message) = set else {
+            panic!("{set:?} is no SET")
+        };
+        let Some(ServerMessage::KvServerMessage(kv)) = &message.message else {
+            panic!("{set:?} is no SET")
+        };
+        let Some(kv_server_message::Message::SetBlobArgs(args)) = kv.message.clone() else {
+            panic!("{set:?} is no SET")
+        };
+        self.cursor.blobs.set(args.blob_id, args.blob_data).unwrap();
+        if let Some(oracle) = &mut self.oracle {
+            oracle.acknowledged(kv.id);
+        }
+        self.append(ClientMessage::KvClientMessage(KvClientMessage {
+            id: kv.id,
+            message: Some(kv_client_message::Message::SetBlobResult(SetBlobResult {
+                error: None,
+            })),
+        }))
+        .await;
+    }
+
     /// Asks the server to stop the run.
     pub async fn cancel(&mut self) {
         let action = conversation_action::Action::CancelAction(CancelAction::default());
@@ -500,6 +529,11 @@ impl Turn<'_> {
     pub fn close(mut self) -> TurnReport {
         self.hang_up(End::Closed, true);
         self.report
+    }
+
+    /// A second window on the conversation, with what the client holds by now.
+    pub fn twin(&self) -> FakeCursor {
+        self.cursor.twin()
     }
 
     /// What was seen so far.

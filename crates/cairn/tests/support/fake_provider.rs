@@ -155,7 +155,7 @@ impl Inner {
 }
 
 /// Each assistant's calls are followed by exactly their results, and call ids are unique.
-fn pairing(history: &[Arc<HistoryItem>]) -> Result<(), String> {
+pub fn pairing(history: &[Arc<HistoryItem>]) -> Result<(), String> {
     let mut seen = HashSet::new();
     let mut open: HashSet<_> = HashSet::new();
     for (index, item) in history.iter().enumerate() {

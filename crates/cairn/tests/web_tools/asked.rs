@@ -10,6 +10,7 @@ use cairn::cursor::proto::agent::{
 use cairn::cursor::request::Mode;
 use cairn::cursor::tools::{
     DerivedFact, Effect, ServiceAnswer, ServiceRequest, ToolProtocolError, ToolRuntime, ToolRuntimeConfig,
+    derived_facts,
 };
 use cairn::model::{CallId, ToolCall, ToolResult};
 use cairn::web::{Found, ImageRequest, ImageSize, WebServiceError};
@@ -88,7 +89,9 @@ fn finished(text: &str, is_error: bool) -> ToolResult {
 /// The card with its result, and the fact, once the result is stored.
 fn committed(tools: &mut ToolRuntime) -> (Tool, Option<DerivedFact>) {
     let committed = tools.committed(&CallId::new("c")).unwrap();
-    (committed.shown.unwrap().1.tool.unwrap(), committed.fact)
+    let card = committed.shown.unwrap().1.tool.unwrap();
+    let fact = derived_facts(&card).pop();
+    (card, fact)
 }
 
 fn one_exec(effects: &[Effect]) -> (u32, exec::Message) {

@@ -11,12 +11,14 @@ use prost::Message as _;
 use prost::encoding::{WireType, encode_key, encode_varint};
 use sha2::{Digest, Sha256};
 
+use super::derived::DerivedState;
 use super::state::ClientState;
+use super::timing::TurnTimings;
 use crate::cursor::blob::{Blob, BlobId};
 use crate::cursor::projection::{encode_history, encode_system};
 use crate::cursor::proto::agent::{
-    AgentConversationTurnStructure, ConversationStateStructure, ConversationStep, ConversationTokenDetails,
-    ConversationTurnStructure, TodoItem, conversation_turn_structure,
+    AgentConversationTurnStructure, ConversationPlan, ConversationStateStructure, ConversationStep,
+    ConversationTokenDetails, ConversationTurnStructure, conversation_turn_structure,
 };
 use crate::model::{HistoryItem, StateDigest};
 
@@ -62,7 +64,9 @@ pub struct Frontier {
     /// The current turn's wrapper; absent while it has nothing but the baseline.
     turn_id: BlobId,
     todos: Vec<Bytes>,
+    plan: Option<Bytes>,
     read_paths: Vec<String>,
+    timings: TurnTimings,
     pub(super) token_details: Option<ConversationTokenDetails>,
     pub(super) summary: Option<Bytes>,
     pub(super) summary_archives: Vec<Bytes>,
@@ -73,6 +77,7 @@ pub struct Frontier {
 
 impl Frontier {
     /// Starts from the client's state. An unchanged system prompt keeps its root; a changed one replaces it alone.
+    /// `now_ms` is when a new turn begins, in milliseconds since the Unix epoch.
     ///
     /// # Errors
     /// If the system prompt does not serialise.
@@ -81,6 +86,7 @@ impl Frontier {
         instructions: &str,
         mode: i32,
         turn: TurnStart,
+        now_ms: u64,
     ) -> Result<Self, CheckpointError> {
         let system = encode_system(instructions)?;
         let mut roots = References::new(ROOTS_FIELD);
@@ -103,6 +109,10 @@ impl Frontier {
         for turn in closed {
             closed_turns.push(turn);
         }
+        let timings = match &turn {
+            TurnStart::New { .. } => TurnTimings::of_new_turn(state, now_ms),
+            TurnStart::Continued(_) => TurnTimings::of_last_turn(state),
+        };
         let turn = match turn {
             TurnStart::New {
                 user_message,
@@ -130,7 +140,9 @@ impl Frontier {
             turn,
             turn_id,
             todos: state.todos.iter().map(|id| id.to_wire()).collect(),
+            plan: state.plan.map(BlobId::to_wire),
             read_paths: state.read_paths.clone(),
+            timings,
             token_details: state.token_details,
             summary: state.summary.map(BlobId::to_wire),
             summary_archives: state.summary_archives.iter().map(|id| id.to_wire()).collect(),
@@ -204,21 +216,37 @@ impl Frontier {
         self.turn.steps.len()
     }
 
-    /// Replaces the to-do list.
-    pub fn set_todos(&mut self, todos: &[TodoItem]) {
-        self.todos.clear();
-        for todo in todos {
-            let blob = Blob::new(todo.encode_to_vec());
-            self.todos.push(blob.id.to_wire());
-            self.unsent.push(blob);
+    /// Takes over what follows from completed calls.
+    pub fn derive(&mut self, derived: DerivedState) {
+        if let Some(todos) = derived.todos {
+            self.todos = todos
+                .iter()
+                .map(|todo| self.name_blob(todo.encode_to_vec()))
+                .collect();
+        }
+        if let Some(plan) = derived.plan {
+            self.plan = Some(self.name_blob(ConversationPlan { plan }.encode_to_vec()));
+        }
+        if let Some(mode) = derived.mode {
+            self.mode = mode.to_wire().into();
+        }
+        for path in derived.read_paths {
+            if !self.read_paths.contains(&path) {
+                self.read_paths.push(path);
+            }
         }
     }
 
-    /// Notes a file that was read.
-    pub fn note_read(&mut self, path: String) {
-        if !self.read_paths.contains(&path) {
-            self.read_paths.push(path);
-        }
+    /// Brings the time that the turn has taken up to date; it stays as it is until the next call.
+    pub fn measure(&mut self) {
+        self.timings.measure();
+    }
+
+    fn name_blob(&mut self, data: Vec<u8>) -> Bytes {
+        let blob = Blob::new(data);
+        let id = blob.id.to_wire();
+        self.unsent.push(blob);
+        id
     }
 
     /// Sets how full the context is.
@@ -243,8 +271,10 @@ impl Frontier {
             pending_tool_calls: pending.map(str::to_owned).into_iter().collect(),
             token_details: self.token_details,
             summary: self.summary.clone(),
+            plan: self.plan.clone(),
             mode: Some(self.mode),
             summary_archives: self.summary_archives.clone(),
+            turn_timings: self.timings.to_wire(),
             read_paths: self.read_paths.clone(),
         }
         .encode_to_vec();
@@ -302,10 +332,67 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
 
     use super::*;
+    use crate::cursor::proto::agent::{StepTiming, TodoItem};
+
+    #[test]
+    fn what_follows_from_calls_replaces_adds_and_leaves_the_rest() {
+        let id = |n: u8| BlobId::from_wire(&[n; 32]).unwrap();
+        let state = ClientState {
+            todos: vec![id(5)],
+            plan: Some(id(6)),
+            read_paths: vec!["a".to_owned()],
+            ..Default::default()
+        };
+        let turn = TurnStart::Continued(AgentConversationTurnStructure::default());
+        let mut frontier = Frontier::new(&state, "system", 1, turn, 30).unwrap();
+        frontier.take_unsent();
+        frontier.derive(DerivedState {
+            read_paths: vec!["b".to_owned(), "a".to_owned(), "b".to_owned()],
+            ..Default::default()
+        });
+        assert_eq!(frontier.take_unsent(), []);
+        let shown = ConversationStateStructure::decode(frontier.checkpoint(None)).unwrap();
+        assert_eq!(shown.read_paths, ["a", "b"]);
+        assert_eq!(
+            (shown.todos, shown.plan),
+            (vec![id(5).to_wire()], Some(id(6).to_wire()))
+        );
+
+        let todo = TodoItem {
+            id: "t".to_owned(),
+            ..Default::default()
+        };
+        frontier.derive(DerivedState {
+            todos: Some(vec![todo.clone()]),
+            plan: Some("First this, then that.".to_owned()),
+            ..Default::default()
+        });
+        let todo = Blob::new(todo.encode_to_vec());
+        let plan = Blob::new(
+            ConversationPlan {
+                plan: "First this, then that.".to_owned(),
+            }
+            .encode_to_vec(),
+        );
+        assert_eq!(frontier.take_unsent(), [todo.clone(), plan.clone()]);
+        let shown = ConversationStateStructure::decode(frontier.checkpoint(None)).unwrap();
+        assert_eq!(
+            (shown.todos, shown.plan, shown.read_paths),
+            (
+                vec![todo.id.to_wire()],
+                Some(plan.id.to_wire()),
+                vec!["a".to_owned(), "b".to_owned()]
+            )
+        );
+    }
 
     #[test]
     fn a_checkpoint_names_the_old_references_and_the_new_ones_in_their_fields() {
         let id = |n: u8| BlobId::from_wire(&[n; 32]).unwrap();
+        let timing = |duration_ms, timestamp_ms| StepTiming {
+            duration_ms,
+            timestamp_ms,
+        };
         let state = ClientState {
             opaque: Bytes::from_static(&[0xfa, 0x3f, 0x02, b'h', b'i']),
             roots: vec![id(1), id(2)],
@@ -314,13 +401,15 @@ mod tests {
             summary: Some(id(6)),
             summary_archives: vec![id(7), id(8)],
             read_paths: vec!["a".to_owned()],
+            plan: Some(id(6)),
+            turn_timings: vec![timing(1, 10), timing(2, 20)],
             ..Default::default()
         };
         let turn = TurnStart::New {
             user_message: Bytes::from_static(b"m"),
             request_id: "r".to_owned(),
         };
-        let mut frontier = Frontier::new(&state, "system", 1, turn).unwrap();
+        let mut frontier = Frontier::new(&state, "system", 1, turn, 30).unwrap();
         // A system root, the user message and the turn.
         let unsent: [Blob; 3] = frontier.take_unsent().try_into().unwrap();
         let [system, _, wrapper] = unsent.map(|blob| blob.id.to_wire());
@@ -334,14 +423,16 @@ mod tests {
                 pending_tool_calls: vec!["pending".to_owned()],
                 token_details: None,
                 summary: Some(id(6).to_wire()),
+                plan: Some(id(9).to_wire()),
                 mode: Some(1),
                 summary_archives: vec![id(7).to_wire(), id(8).to_wire()],
+                turn_timings: vec![timing(1, 10), timing(2, 20), timing(0, 30)],
                 read_paths: vec!["a".to_owned()],
             }
         );
         assert!(bytes.ends_with(&state.opaque));
         let continued = TurnStart::Continued(AgentConversationTurnStructure::default());
-        let frontier = Frontier::new(&state, "system", 1, continued).unwrap();
+        let frontier = Frontier::new(&state, "system", 1, continued, 30).unwrap();
         let state = ConversationStateStructure::decode(frontier.checkpoint(None)).unwrap();
         assert_eq!(state.turns.len(), 2);
         assert_eq!(state.turns[0], id(3).to_wire());

@@ -5,10 +5,13 @@
 //! what a provider sends.
 
 mod compaction;
+mod derived;
 mod frontier;
 mod state;
+mod timing;
 mod worker;
 
+pub use derived::DerivedState;
 pub use frontier::{CheckpointError, Frontier, TurnStart};
 pub use state::{ClientState, InvalidState};
 pub use worker::{CheckpointJob, CheckpointWorker, FinalCheckpoints, StagedAssistant, checkpoint_message};

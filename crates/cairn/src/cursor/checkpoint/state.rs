@@ -7,10 +7,10 @@ use prost::Message as _;
 use prost::encoding::{DecodeContext, WireType, decode_key, skip_field};
 
 use crate::cursor::blob::{BlobId, InvalidBlobId};
-use crate::cursor::proto::agent::{ConversationStateStructure, ConversationTokenDetails};
+use crate::cursor::proto::agent::{ConversationStateStructure, ConversationTokenDetails, StepTiming};
 
 /// The fields that cairn writes itself; everything else goes back to the client byte for byte. [proto]
-const OWNED_FIELDS: [u32; 9] = [1, 3, 4, 5, 6, 8, 10, 13, 18];
+const OWNED_FIELDS: [u32; 11] = [1, 3, 4, 5, 6, 7, 8, 10, 13, 14, 18];
 
 /// A conversation state as it came from the client.
 #[derive(Clone, Debug, Default)]
@@ -31,6 +31,10 @@ pub struct ClientState {
     pub summary: Option<BlobId>,
     /// What the summaries took the place of, oldest first.
     pub summary_archives: Vec<BlobId>,
+    /// The plan.
+    pub plan: Option<BlobId>,
+    /// How long each turn took.
+    pub turn_timings: Vec<StepTiming>,
     /// The mode of the last turn, as the wire has it.
     pub mode: Option<i32>,
     /// The files that were read, in the order in which they were first read.
@@ -76,6 +80,8 @@ impl ClientState {
             token_details: owned.token_details,
             summary: references("summary", owned.summary.as_slice())?.pop(),
             summary_archives: references("summary_archives", &owned.summary_archives)?,
+            plan: references("plan", owned.plan.as_slice())?.pop(),
+            turn_timings: owned.turn_timings,
             mode: owned.mode,
             read_paths: owned.read_paths,
         })

@@ -9,12 +9,13 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot};
 
+use super::derived::DerivedState;
 use super::frontier::Frontier;
 use crate::client::Barrier;
 use crate::cursor::blob_sync::BlobSync;
 use crate::cursor::projection::{PendingContext, encode_pending};
 use crate::cursor::proto::agent::{
-    AgentServerMessage, ConversationStep, ConversationTokenDetails, TodoItem, agent_server_message,
+    AgentServerMessage, ConversationStep, ConversationTokenDetails, agent_server_message,
 };
 use crate::cursor::run_sse::RunWriter;
 use crate::model::{Assistant, ConversationId, HistoryItem, RevisionId, RunFailure, ToolCall};
@@ -62,10 +63,8 @@ pub enum CheckpointJob {
         revision: RevisionId,
         /// Steps that are not yet in the turn.
         steps: Vec<ConversationStep>,
-        /// The to-do list, if it changed.
-        todos: Option<Vec<TodoItem>>,
-        /// Files that were read.
-        read_paths: Vec<String>,
+        /// What follows from its calls.
+        derived: DerivedState,
         /// Released once the checkpoint is out.
         barrier: Barrier,
     },
@@ -134,6 +133,7 @@ impl CheckpointWorker {
     /// Why a state could not be secured. The run waits at that state's barrier, which has failed with the same cause.
     pub async fn work(mut self, mut jobs: mpsc::UnboundedReceiver<CheckpointJob>) -> Result<(), RunFailure> {
         while let Some(job) = jobs.recv().await {
+            self.frontier.measure();
             match job {
                 CheckpointJob::Initial {
                     appended,
@@ -164,18 +164,12 @@ impl CheckpointWorker {
                     appended,
                     revision,
                     steps,
-                    todos,
-                    read_paths,
+                    derived,
                     barrier,
                 } => {
                     let done = async {
                         self.frontier.append_steps(steps);
-                        if let Some(todos) = todos {
-                            self.frontier.set_todos(&todos);
-                        }
-                        for path in read_paths {
-                            self.frontier.note_read(path);
-                        }
+                        self.frontier.derive(derived);
                         self.frontier.append_history(&appended).map_err(defect)?;
                         self.settle(&revision).await
                     };

@@ -9,7 +9,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest, Sha256};
 
-use super::wire::{ContentIn, PartIn, RootIn, open_capsule};
+use super::wire::{CapsuleFault, ContentIn, PartIn, RootIn, open_capsule};
 use crate::cursor::blob::BlobId;
 use crate::cursor::request::{message_id, origin_of_wire_id};
 use crate::model::{
@@ -53,6 +53,17 @@ pub enum ProjectionError {
         kind: String,
         /// The key.
         key: &'static str,
+    },
+    /// A reasoning signature with our mark in a version that this cairn does not know.
+    #[error(
+        "the replay state in root {root} has version {version}, which this cairn does not know; serve the \
+         conversation with the newer cairn that wrote it"
+    )]
+    UnknownReplayVersion {
+        /// The blob.
+        root: String,
+        /// The version.
+        version: u32,
     },
     /// A reasoning signature with our mark that cannot be read.
     #[error("the replay state in root {root} is damaged")]
@@ -399,9 +410,7 @@ fn assistant(label: &str, content: ContentIn) -> Result<(Assistant, Vec<ToolCall
                 let said = required(label, "reasoning", "text", part.text)?;
                 let own = match part.signature.as_deref() {
                     Some(signature) => {
-                        open_capsule(signature).map_err(|_| ProjectionError::DamagedReplay {
-                            root: label.to_owned(),
-                        })?
+                        open_capsule(signature).map_err(|fault| replay_fault(label, &fault))?
                     }
                     None => None,
                 };
@@ -501,6 +510,17 @@ fn missing(label: &str, kind: &str, key: &'static str) -> ProjectionError {
         root: label.to_owned(),
         kind: kind.to_owned(),
         key,
+    }
+}
+
+fn replay_fault(label: &str, fault: &CapsuleFault) -> ProjectionError {
+    let root = label.to_owned();
+    match fault {
+        CapsuleFault::Version(version) => ProjectionError::UnknownReplayVersion {
+            root,
+            version: *version,
+        },
+        CapsuleFault::Damaged => ProjectionError::DamagedReplay { root },
     }
 }
 

@@ -368,6 +368,15 @@ fn what_cannot_be_read_whole_is_a_named_error() {
         r#"{"role":"assistant","content":[{"type":"reasoning","text":"","signature":"cairn.replay.1.!!"}]}"#,
         "the replay state in root root is damaged",
     );
+    check(
+        r#"{"role":"assistant","content":[{"type":"reasoning","text":"","signature":"cairn.replay.1"}]}"#,
+        "the replay state in root root is damaged",
+    );
+    check(
+        r#"{"role":"assistant","content":[{"type":"reasoning","text":"","signature":"cairn.replay.2.e30"}]}"#,
+        "the replay state in root root has version 2, which this cairn does not know; serve the conversation with \
+         the newer cairn that wrote it",
+    );
     let lonely = [(
         BlobId::of(b"x"),
         DecodedRoot::Assistant {

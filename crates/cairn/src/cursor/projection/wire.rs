@@ -11,8 +11,11 @@ use serde_json::value::RawValue;
 
 use crate::model::ReplayState;
 
-/// Marks a signature as one of ours, with the version of what follows. Any other signature is foreign and opaque.
-const CAPSULE_PREFIX: &str = "cairn.replay.1.";
+/// Marks a signature as one of ours; the version of what follows and a dot come next. Any other signature is foreign
+/// and opaque.
+const CAPSULE_MARK: &str = "cairn.replay.";
+/// The version that is written, and the only one that is read.
+const CAPSULE_VERSION: &str = "1";
 
 /// Official data repeats this id for every assistant message; it is no identity. [capture]
 pub(super) const ASSISTANT_ID: &str = "1";
@@ -180,23 +183,37 @@ pub(super) fn seal_capsule(state: &ReplayState) -> Result<String, serde_json::Er
         payload: (&*state.payload).into(),
     };
     Ok(format!(
-        "{CAPSULE_PREFIX}{}",
+        "{CAPSULE_MARK}{CAPSULE_VERSION}.{}",
         URL_SAFE_NO_PAD.encode(serde_json::to_vec(&capsule)?)
     ))
 }
 
-/// Reads a signature: ours gives replay state, a foreign one gives `None`, a damaged one of ours is an error.
-pub(super) fn open_capsule(signature: &str) -> Result<Option<ReplayState>, DamagedCapsule> {
-    let Some(packed) = signature.strip_prefix(CAPSULE_PREFIX) else {
+/// Reads a signature: ours gives replay state, a foreign one gives `None`, one of ours that cannot be read is an error.
+pub(super) fn open_capsule(signature: &str) -> Result<Option<ReplayState>, CapsuleFault> {
+    let Some(marked) = signature.strip_prefix(CAPSULE_MARK) else {
         return Ok(None);
     };
-    let json = URL_SAFE_NO_PAD.decode(packed).map_err(|_| DamagedCapsule)?;
-    let capsule: Capsule<'_> = serde_json::from_slice(&json).map_err(|_| DamagedCapsule)?;
+    let (version, packed) = marked.split_once('.').ok_or(CapsuleFault::Damaged)?;
+    if version != CAPSULE_VERSION {
+        return Err(match version.parse() {
+            Ok(version) => CapsuleFault::Version(version),
+            Err(_) => CapsuleFault::Damaged,
+        });
+    }
+    let json = URL_SAFE_NO_PAD
+        .decode(packed)
+        .map_err(|_| CapsuleFault::Damaged)?;
+    let capsule: Capsule<'_> = serde_json::from_slice(&json).map_err(|_| CapsuleFault::Damaged)?;
     Ok(Some(ReplayState {
         issuer: Arc::from(capsule.issuer.as_ref()),
         payload: Arc::from(capsule.payload.as_ref()),
     }))
 }
 
-/// A signature that carries our mark but cannot be read.
-pub(super) struct DamagedCapsule;
+/// Why a signature that carries our mark cannot be read.
+pub(super) enum CapsuleFault {
+    /// It was written by a version of cairn that this one does not know.
+    Version(u32),
+    /// It is not what cairn writes.
+    Damaged,
+}

@@ -3,18 +3,19 @@
 //! Owns how the place of the cut is found. The branch that is left stays stored and is never shown to the model again.
 //! Must never know: how a run goes on from the cut.
 
-use prost::Message as _;
 use sha2::{Digest, Sha256};
 
+use super::hydrate::{fetch_messages, fetch_turns, references};
 use super::origin_of_wire_id;
 use crate::cursor::blob::BlobId;
 use crate::cursor::blob_sync::BlobSync;
-use crate::cursor::checkpoint::ClientState;
+use crate::cursor::checkpoint::{ClientState, DerivedState};
 use crate::cursor::projection::{DecodedRoot, decode_root};
-use crate::cursor::proto::agent::{ConversationTurnStructure, UserMessage, conversation_turn_structure};
+use crate::cursor::proto::agent::{ConversationStep, UserMessage};
 use crate::model::{Message, MessageBody, MessageId, RunFailure, UserOrigin};
 
-/// Cuts the state back to what stood before an event, if the state holds it. Returns whether it was cut.
+/// Cuts the state back to what stood before an event, if the state holds it. Returns what the turns before it leave
+/// beside the history; nothing if the state does not hold the event.
 ///
 /// # Errors
 /// If a blob that the place of the cut depends on is missing, false or unreadable.
@@ -22,18 +23,27 @@ pub(super) async fn cut_back_to(
     state: &mut ClientState,
     event: &str,
     blobs: &BlobSync,
-) -> Result<bool, RunFailure> {
+) -> Result<Option<DerivedState>, RunFailure> {
     let Some(root) = first_root_of(event, &state.roots, blobs).await? else {
-        return Ok(false);
+        return Ok(None);
     };
     state.roots.truncate(root);
     if let Some(turn) = turn_of(event, &state.turns, blobs).await? {
+        // A list that does not match the turns one to one says something else.
+        if state.turn_timings.len() == state.turns.len() {
+            state.turn_timings.truncate(turn);
+        }
         state.turns.truncate(turn);
     }
-    // Whatever was pending belongs to the branch that is left, and so does what was measured there.
+    // Whatever was pending, listed, planned, read or counted belongs to the branch that is left.
     state.pending.clear();
+    state.todos.clear();
+    state.plan = None;
+    state.read_paths.clear();
     state.token_details = None;
-    Ok(true)
+    Ok(Some(DerivedState::of_steps(
+        &steps_of(&state.turns, blobs).await?,
+    )))
 }
 
 /// The message of the history that an input became, whichever content it had.
@@ -104,19 +114,23 @@ pub(super) async fn first_root_of(
 
 /// The turn that the event began.
 async fn turn_of(event: &str, turns: &[BlobId], blobs: &BlobSync) -> Result<Option<usize>, RunFailure> {
-    let protocol = |error: &dyn std::fmt::Display| RunFailure::Protocol(error.to_string());
-    for (index, turn) in blobs.fetch(turns, "turns").await?.into_iter().enumerate() {
-        let turn = ConversationTurnStructure::decode(turn).map_err(|error| protocol(&error))?;
-        let Some(conversation_turn_structure::Turn::AgentConversationTurn(turn)) = turn.turn else {
-            continue;
-        };
-        let id = BlobId::from_wire(&turn.user_message).map_err(|error| protocol(&error))?;
-        for message in blobs.fetch(&[id], "user_message").await? {
-            let message = UserMessage::decode(message).map_err(|error| protocol(&error))?;
-            if message.message_id == event {
-                return Ok(Some(index));
-            }
+    for (index, turn) in fetch_turns(blobs, turns).await?.into_iter().enumerate() {
+        let Some(turn) = turn else { continue };
+        let id = references(&[turn.user_message], "user_message")?;
+        let messages: Vec<UserMessage> = fetch_messages(blobs, &id, "user_message").await?;
+        if messages.iter().any(|message| message.message_id == event) {
+            return Ok(Some(index));
         }
     }
     Ok(None)
+}
+
+/// What the turns show, in order.
+async fn steps_of(turns: &[BlobId], blobs: &BlobSync) -> Result<Vec<ConversationStep>, RunFailure> {
+    let mut steps = Vec::new();
+    for turn in fetch_turns(blobs, turns).await?.into_iter().flatten() {
+        let ids = references(&turn.steps, "steps")?;
+        steps.extend(fetch_messages::<ConversationStep>(blobs, &ids, "steps").await?);
+    }
+    Ok(steps)
 }

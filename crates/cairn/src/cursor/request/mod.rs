@@ -9,6 +9,7 @@ mod context;
 mod context_link;
 mod edit;
 mod error;
+mod hydrate;
 mod identity;
 mod images;
 mod mcp;

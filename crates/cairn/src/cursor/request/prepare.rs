@@ -6,13 +6,13 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use bytes::Bytes;
 use jiff::Timestamp;
 use prost::Message as _;
 
 use super::archive::{is_archived_edit, reopen_archive};
 use super::context_link::ContextLink;
 use super::edit::{content_of, cut_back_to, message_of};
+use super::hydrate::{fetch_messages, fetch_one, fetch_turns};
 use super::{
     Mode, RuntimeInput, TurnEvent, collect_mcp_tools, compile_request_context, compile_runtime_message,
     event_id, initial_messages, model_spec, needed_blobs,
@@ -21,14 +21,13 @@ use crate::clock;
 use crate::cursor::actor::CursorContext;
 use crate::cursor::blob::{BlobId, InvalidBlobId};
 use crate::cursor::blob_sync::BlobSync;
-use crate::cursor::checkpoint::{ClientState, Frontier, TurnStart};
+use crate::cursor::checkpoint::{ClientState, DerivedState, Frontier, TurnStart};
 use crate::cursor::inbox::ParentReference;
 use crate::cursor::pictures::{self, Entered};
 use crate::cursor::projection::{DecodedRoot, ProjectionError, decode_pending, decode_root, import_history};
 use crate::cursor::prompting::{McpDirectory, Profile, compile_prompt};
 use crate::cursor::proto::agent::{
-    AgentConversationTurnStructure, AgentRunRequest, ConversationTurnStructure, RequestContext, TodoItem,
-    UserMessage, conversation_action, conversation_turn_structure,
+    AgentConversationTurnStructure, AgentRunRequest, RequestContext, UserMessage, conversation_action,
 };
 use crate::cursor::tools::{McpTool, ToolRuntimeConfig};
 use crate::model::{
@@ -93,6 +92,7 @@ pub async fn prepare(
             .chain(&state.todos)
             .chain(&state.summary)
             .chain(&state.summary_archives)
+            .chain(&state.plan)
             .copied(),
     );
     tracing::debug!(
@@ -125,12 +125,16 @@ pub async fn prepare(
         }
     };
     let mut base = base_revision(&conversation, &state, context, blobs).await?;
+    let mut derived = DerivedState::default();
     if let Some((_, message)) = &user_message
         && (is_edit(message, &conversation, &base, context).await?
             || is_archived_edit(message, &conversation, &base, context).await?
                 && reopen_archive(&mut state, &message.message_id, blobs).await?)
-        && cut_back_to(&mut state, &message.message_id, blobs).await?
+        && let Some(before) = cut_back_to(&mut state, &message.message_id, blobs).await?
     {
+        derived = before;
+        // The message says its own mode.
+        derived.mode = None;
         base = base_revision(&conversation, &state, context, blobs).await?;
         tracing::info!(conversation = %conversation, revision = %base, "an earlier message was edited");
     }
@@ -187,14 +191,20 @@ pub async fn prepare(
         (ActionKind::Compact, _) => RunAction::Compact { interrupted: pending },
         (ActionKind::Start | ActionKind::Resume, _) => RunAction::Resume { pending },
     };
-    let frontier =
-        Frontier::new(&state, &prompt.instructions, mode.to_wire().into(), turn).map_err(defect)?;
+    let todos = match &derived.todos {
+        Some(todos) => todos.clone(),
+        None => fetch_messages(blobs, &state.todos, "todos").await?,
+    };
+    let wire_mode = mode.to_wire().into();
+    let mut frontier =
+        Frontier::new(&state, &prompt.instructions, wire_mode, turn, clock::unix_ms()).map_err(defect)?;
+    frontier.derive(derived);
     let environment = request_context.env.as_ref();
     let tools = ToolRuntimeConfig {
         conversation_id: conversation.to_string(),
         offered: prompt.tools.iter().map(|tool| tool.name.clone()).collect(),
         mcp: callable(&compiled.mcp),
-        todos: todos(&state, blobs).await?,
+        todos,
         mode,
         result_limit: model.entry.result_characters,
         working_directory: None,
@@ -252,13 +262,12 @@ async fn base_revision(
     }
     let data = blobs.fetch(&state.roots, "root_prompt_messages_json").await?;
     let mut roots = state.roots.iter().zip(&data);
-    match roots.next() {
-        Some((id, first)) if matches!(decode_root(&id.to_string(), first), Ok(DecodedRoot::System)) => {}
-        _ => {
-            return Err(protocol(
-                "the conversation state does not begin with a system root",
-            ));
-        }
+    if let Some((id, first)) = roots.next()
+        && decode_root(&id.to_string(), first).map_err(protocol)? != DecodedRoot::System
+    {
+        return Err(protocol(format!(
+            "root {id}, the first one of the conversation state, is no system root; start a new conversation"
+        )));
     }
     let decoded = roots
         .map(|(id, bytes)| Ok((*id, decode_root(&id.to_string(), bytes)?)))
@@ -390,29 +399,12 @@ async fn last_turn(
         .turns
         .last()
         .ok_or_else(|| protocol("a resume_action or summarize_action needs a state with a turn"))?;
-    let data = fetch_one(blobs, *last, "turns").await?;
-    match ConversationTurnStructure::decode(data).map_err(protocol)?.turn {
-        Some(conversation_turn_structure::Turn::AgentConversationTurn(turn)) => Ok(turn),
-        None => Err(protocol(
-            "the last turn of the state is no agent turn and cannot be gone on with",
-        )),
-    }
-}
-
-async fn todos(state: &ClientState, blobs: &BlobSync) -> Result<Vec<TodoItem>, RunFailure> {
-    let data = blobs.fetch(&state.todos, "todos").await?;
-    data.into_iter()
-        .map(|data| TodoItem::decode(data).map_err(protocol))
-        .collect()
-}
-
-async fn fetch_one(blobs: &BlobSync, id: BlobId, what: &'static str) -> Result<Bytes, RunFailure> {
-    Ok(blobs
-        .fetch(&[id], what)
-        .await?
-        .into_iter()
-        .next()
-        .unwrap_or_default())
+    let turns = fetch_turns(blobs, &[*last]).await?;
+    turns.into_iter().flatten().next().ok_or_else(|| {
+        protocol(format!(
+            "blob {last}, the last turn of the state, is no agent turn and cannot be gone on with"
+        ))
+    })
 }
 
 fn run_kind(subagent_type: Option<String>, parent: Option<ParentReference>) -> RunKind {

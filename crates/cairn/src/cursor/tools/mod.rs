@@ -31,7 +31,7 @@ pub use dispatch::{ServiceAnswer, ServiceRequest};
 pub use error::ToolProtocolError;
 pub use offer::McpTool;
 pub use registry::{argument_names, known_tools};
-pub use result::DerivedFact;
+pub use result::{DerivedFact, derived_facts};
 pub use runtime::{CommittedTool, Effect, ToolRuntime, ToolRuntimeConfig};
 pub use todos::{TodoWriteArguments, apply_todos, parse_todo_write};
 pub use value::{UnrepresentableNumber, json_from_value, value_from_json};

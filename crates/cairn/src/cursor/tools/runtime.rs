@@ -14,7 +14,7 @@ use super::dispatch::{self, Awaiting, Progress, Scope, ServiceRequest, Step, Tim
 use super::error::ToolProtocolError;
 use super::execs::{Exec, Execs, adds_nothing, background_output};
 use super::offer::{McpTool, Offer, Refusal};
-use super::result::{DerivedFact, Outcome, local};
+use super::result::{DerivedFact, Outcome, derived_facts, local};
 use super::stream::ArgumentStream;
 use crate::cursor::proto::agent::{
     ExecClientControlMessage, ExecClientMessage, InteractionQuery, TodoItem, ToolCall as ProtoToolCall,
@@ -77,8 +77,6 @@ pub struct CommittedTool {
     /// The completion to send to the client, and the card with arguments, result and times for the turn's record.
     /// None for a tool that does not exist: there is no card for it.
     pub shown: Option<(Message, ProtoToolCall)>,
-    /// State beside the history that follows from the call.
-    pub fact: Option<DerivedFact>,
 }
 
 /// The tool calls of one session; see the module.
@@ -111,7 +109,6 @@ enum CallState {
     },
     Finished {
         shown: Option<(ProtoToolCall, String)>,
-        fact: Option<DerivedFact>,
     },
     Committed,
 }
@@ -212,10 +209,7 @@ impl ToolRuntime {
                 (card, Ok(arguments))
             }
             Err(Refusal::NoSuchTool(text)) => {
-                let state = CallState::Finished {
-                    shown: None,
-                    fact: None,
-                };
+                let state = CallState::Finished { shown: None };
                 self.calls.insert(call.id.clone(), state);
                 return Ok(vec![Effect::Complete(tool_error(&call.id, text))]);
             }
@@ -393,7 +387,7 @@ impl ToolRuntime {
         if !matches!(state, CallState::Finished { .. }) {
             return None;
         }
-        let CallState::Finished { shown, fact } = std::mem::replace(state, CallState::Committed) else {
+        let CallState::Finished { shown } = std::mem::replace(state, CallState::Committed) else {
             return None;
         };
         let shown = shown.map(|(tool_call, model_call_id)| {
@@ -402,7 +396,7 @@ impl ToolRuntime {
                 tool_call,
             )
         });
-        Some(CommittedTool { shown, fact })
+        Some(CommittedTool { shown })
     }
 
     /// All results of the round are stored: forgets its calls. Background commands live on.
@@ -567,8 +561,10 @@ impl ToolRuntime {
         now_ms: u64,
         effects: &mut Vec<Effect>,
     ) {
-        if let Some(DerivedFact::Todos(todos)) = &outcome.fact {
-            self.scope.todos.clone_from(todos);
+        for fact in derived_facts(&outcome.tool) {
+            if let DerivedFact::Todos(todos) = fact {
+                self.scope.todos = todos;
+            }
         }
         let content = outcome.content(self.result_limit);
         let mut tool_call = update::tool_call(call, outcome.tool);
@@ -576,7 +572,6 @@ impl ToolRuntime {
         tool_call.completed_at_ms = Some(now_ms);
         let state = CallState::Finished {
             shown: Some((tool_call, running.model_call_id)),
-            fact: outcome.fact,
         };
         self.calls.insert(call.clone(), state);
         effects.push(Effect::Complete(ToolResult {

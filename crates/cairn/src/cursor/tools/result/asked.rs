@@ -2,7 +2,7 @@
 
 use super::exec::because;
 use super::page::readable;
-use super::{BoundedText, DerivedFact, ModelText, Outcome};
+use super::{BoundedText, ModelText, Outcome};
 use crate::cursor::proto::agent::{
     AskQuestionArgs, AskQuestionResult, AskQuestionSuccess, AskQuestionToolCall, CreatePlanArgs,
     CreatePlanResult, CreatePlanToolCall, GenerateImageArgs, GenerateImageError, GenerateImageResult,
@@ -81,7 +81,7 @@ fn label<'a>(question: Option<&'a ask_question_args::Question>, id: &'a str) -> 
 
 /// What became of the plan. None if the client's answer has no value.
 pub(in super::super) fn plan(args: CreatePlanArgs, result: CreatePlanResult) -> Option<Outcome> {
-    let (is_error, text, fact) = match result.result.as_ref()? {
+    let (is_error, text) = match result.result.as_ref()? {
         create_plan_result::Result::Success(_) => {
             let place = match result.plan_uri.as_str() {
                 "" => String::new(),
@@ -92,23 +92,18 @@ pub(in super::super) fn plan(args: CreatePlanArgs, result: CreatePlanResult) -> 
                 format!(
                     "The plan is in front of the person{place}. Do not begin the work: it is theirs to change or start."
                 ),
-                Some(DerivedFact::Plan(args.plan.clone())),
             )
         }
         create_plan_result::Result::Error(error) => (
             true,
             format!("The plan could not be shown{}", because(&error.error)),
-            None,
         ),
     };
     let tool = Tool::CreatePlanToolCall(CreatePlanToolCall {
         args: Some(args),
         result: Some(result),
     });
-    Some(Outcome {
-        fact,
-        ..outcome(tool, &text, is_error)
-    })
+    Some(outcome(tool, &text, is_error))
 }
 
 /// The person agreed to another mode.
@@ -118,18 +113,11 @@ pub(in super::super) fn mode_switched(args: SwitchModeArgs, from: Mode) -> Outco
         "The person agreed to {target} mode. It holds from their next message on; until then your instructions and \
          tools stay as they are."
     );
-    let fact = Mode::ALL
-        .into_iter()
-        .find(|mode| mode.id() == target)
-        .map(DerivedFact::Mode);
     let result = switch_mode_result::Result::Success(SwitchModeSuccess {
         from_mode_id: from.id().to_owned(),
         to_mode_id: target,
     });
-    Outcome {
-        fact,
-        ..outcome(mode_card(args, result), &text, false)
-    }
+    outcome(mode_card(args, result), &text, false)
 }
 
 /// The person did not agree.

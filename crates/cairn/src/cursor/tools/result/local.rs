@@ -2,7 +2,7 @@
 
 use super::super::codec::card::failed;
 use super::super::todos::{TodoWriteArguments, apply_todos, status_word};
-use super::{DerivedFact, ModelText, Outcome};
+use super::{ModelText, Outcome};
 use crate::cursor::proto::agent::{
     TodoItem, UpdateTodosArgs, UpdateTodosResult, UpdateTodosSuccess, UpdateTodosToolCall, tool_call::Tool,
     update_todos_result,
@@ -27,7 +27,7 @@ pub(in super::super) fn todo_write(current: &[TodoItem], call: TodoWriteArgument
         result: Some(UpdateTodosResult {
             result: Some(update_todos_result::Result::Success(UpdateTodosSuccess {
                 total_count: i32::try_from(todos.len()).unwrap_or(i32::MAX),
-                todos: todos.clone(),
+                todos,
                 was_merge: call.merge,
             })),
         }),
@@ -36,10 +36,7 @@ pub(in super::super) fn todo_write(current: &[TodoItem], call: TodoWriteArgument
             merge: call.merge,
         }),
     });
-    Outcome {
-        fact: Some(DerivedFact::Todos(todos)),
-        ..Outcome::success(tool, ModelText::new(&text))
-    }
+    Outcome::success(tool, ModelText::new(&text))
 }
 
 /// A call that failed before its tool had any result.

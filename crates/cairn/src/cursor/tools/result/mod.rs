@@ -4,11 +4,13 @@
 
 pub(super) mod asked;
 pub(super) mod exec;
+mod fact;
 pub(super) mod local;
 mod page;
 
-use crate::cursor::proto::agent::{TodoItem, tool_call::Tool};
-use crate::cursor::request::Mode;
+pub use fact::{DerivedFact, derived_facts};
+
+use crate::cursor::proto::agent::tool_call::Tool;
 use crate::model::{EntryLimits, Image, Part, ToolContent};
 
 /// How a call ended.
@@ -22,8 +24,6 @@ pub(super) struct Outcome {
     pub pictures: Vec<Image>,
     /// Whether the tool failed.
     pub is_error: bool,
-    /// What state beside the history follows from it.
-    pub fact: Option<DerivedFact>,
 }
 
 impl Outcome {
@@ -34,7 +34,6 @@ impl Outcome {
             text,
             pictures: Vec::new(),
             is_error: false,
-            fact: None,
         }
     }
 
@@ -45,7 +44,6 @@ impl Outcome {
             text: ModelText::new(text.as_ref()),
             pictures: Vec::new(),
             is_error: true,
-            fact: None,
         }
     }
 
@@ -55,19 +53,6 @@ impl Outcome {
         let pictures = self.pictures.iter().cloned().map(Part::Image);
         ToolContent::new(std::iter::once(text).chain(pictures))
     }
-}
-
-/// State beside the history that follows from a call.
-#[derive(Clone, PartialEq, Debug)]
-pub enum DerivedFact {
-    /// The file at this path, as the client names it, was read.
-    ReadPath(String),
-    /// The whole to-do list as it is now.
-    Todos(Vec<TodoItem>),
-    /// The text of the plan that the person has in front of them.
-    Plan(String),
-    /// The mode that the person agreed to.
-    Mode(Mode),
 }
 
 /// The most characters of a text that a card shows.

@@ -6,12 +6,13 @@
 
 use super::super::super::arguments::ReadArguments;
 use super::super::super::codec::card::read_card_args;
-use super::super::{BoundedText, DerivedFact, ModelText, Outcome};
+use super::super::{BoundedText, ModelText, Outcome};
 use super::{because, notebook_view};
 use crate::cursor::proto::agent::{
     ReadRange, ReadSuccess, ReadToolCall, ReadToolError, ReadToolResult, ReadToolSuccess, read_result,
     read_success, read_tool_result, read_tool_success, tool_call::Tool,
 };
+use crate::model::Image;
 
 /// What the file holds, or why it was not read.
 pub(in super::super::super) fn outcome(read: &ReadArguments, result: read_result::Result) -> Outcome {
@@ -39,7 +40,7 @@ fn shown(read: &ReadArguments, success: ReadSuccess) -> Outcome {
                 exceeded_limit: success.truncated,
                 total_lines: success.total_lines.try_into().unwrap_or_default(),
                 file_size: size.try_into().unwrap_or(u32::MAX),
-                path: success.path.clone(),
+                path: success.path,
                 read_range: lines.range(),
                 include_line_numbers: Some(true),
                 output: Some(read_tool_success::Output::Content(lines.text())),
@@ -53,15 +54,28 @@ fn shown(read: &ReadArguments, success: ReadSuccess) -> Outcome {
                 Some(cells) => ModelText::new(&cells),
                 None => lines.for_model(read, success.total_lines, success.truncated),
             };
-            Outcome {
-                fact: Some(DerivedFact::ReadPath(success.path)),
-                ..Outcome::success(card(read, read_tool_result::Result::Success(result)), text)
-            }
+            Outcome::success(card(read, read_tool_result::Result::Success(result)), text)
         }
         Some(read_success::Output::Data(data)) => {
-            let kind = image_kind(&data).map_or("a binary file", |kind| kind);
-            let error = format!("{path} is {kind} of {size} bytes; Read shows text only and cannot show it.");
-            Outcome::error(card(read, failed(&error)), error)
+            let Some((kind, mime_type)) = image_kind(&data) else {
+                let error =
+                    format!("{path} is a binary file of {size} bytes; Read shows text and pictures only.");
+                return Outcome::error(card(read, failed(&error)), error);
+            };
+            let result = ReadToolSuccess {
+                file_size: size.try_into().unwrap_or(u32::MAX),
+                // The history holds the picture; a copy in the turn's record would go back and forth with every turn.
+                path: success.path,
+                ..ReadToolSuccess::default()
+            };
+            let text = ModelText::new(&format!("{path} is {kind} of {size} bytes."));
+            Outcome {
+                pictures: vec![Image {
+                    mime_type: mime_type.into(),
+                    data,
+                }],
+                ..Outcome::success(card(read, read_tool_result::Result::Success(result)), text)
+            }
         }
         None => {
             let error = format!("{path}: the client reported success but sent no content.");
@@ -164,12 +178,14 @@ fn failed(error: &str) -> read_tool_result::Result {
 }
 
 /// Pictures are known by their first bytes.
-fn image_kind(data: &[u8]) -> Option<&'static str> {
+fn image_kind(data: &[u8]) -> Option<(&'static str, &'static str)> {
     match data {
-        [0x89, b'P', b'N', b'G', ..] => Some("a PNG image"),
-        [0xff, 0xd8, 0xff, ..] => Some("a JPEG image"),
-        [b'G', b'I', b'F', b'8', ..] => Some("a GIF image"),
-        [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => Some("a WebP image"),
+        [0x89, b'P', b'N', b'G', ..] => Some(("a PNG image", "image/png")),
+        [0xff, 0xd8, 0xff, ..] => Some(("a JPEG image", "image/jpeg")),
+        [b'G', b'I', b'F', b'8', ..] => Some(("a GIF image", "image/gif")),
+        [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => {
+            Some(("a WebP image", "image/webp"))
+        }
         _ => None,
     }
 }

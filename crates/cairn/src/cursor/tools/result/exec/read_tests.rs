@@ -65,14 +65,20 @@ fn a_range_that_the_client_left_to_us_is_cut_here() {
 }
 
 #[test]
-fn what_is_no_text_is_named() {
+fn a_picture_comes_as_a_picture_and_other_files_are_named() {
+    let binary = ReadSuccess {
+        file_size: 2,
+        output: Some(read_success::Output::Data(b"\x00\x01".as_slice().into())),
+        ..ReadSuccess::default()
+    };
+    assert_eq!(
+        text(None, None, binary),
+        "f is a binary file of 2 bytes; Read shows text and pictures only."
+    );
     let image = ReadSuccess {
         file_size: 70,
         output: Some(read_success::Output::Data(b"\x89PNG\r\n\x1a\n".as_slice().into())),
         ..ReadSuccess::default()
     };
-    assert_eq!(
-        text(None, None, image),
-        "f is a PNG image of 70 bytes; Read shows text only and cannot show it."
-    );
+    assert_eq!(text(None, None, image), "f is a PNG image of 70 bytes.");
 }

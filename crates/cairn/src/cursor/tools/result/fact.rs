@@ -1,0 +1,61 @@
+//! State beside the history that follows from a completed call, read from its card alone: the same card gives the same
+//! facts while the run goes on and when the steps of a turn are read again.
+//!
+//! Must never know: which run completed the call, or where the state is kept.
+
+use crate::cursor::proto::agent::{
+    TodoItem, create_plan_result, read_tool_result, switch_mode_result, tool_call::Tool, update_todos_result,
+};
+use crate::cursor::request::Mode;
+
+/// State beside the history that follows from a call.
+#[derive(Clone, PartialEq, Debug)]
+pub enum DerivedFact {
+    /// The file at this path, as the client names it, was read.
+    ReadPath(String),
+    /// The whole to-do list as it is now.
+    Todos(Vec<TodoItem>),
+    /// The whole text of the plan as it is now.
+    Plan(String),
+    /// The mode that the person agreed to.
+    Mode(Mode),
+}
+
+/// What follows from a completed call; nothing from one that failed.
+pub fn derived_facts(card: &Tool) -> Vec<DerivedFact> {
+    match card {
+        Tool::ReadToolCall(read) => match read.result.as_ref().and_then(|result| result.result.as_ref()) {
+            Some(read_tool_result::Result::Success(success)) => {
+                vec![DerivedFact::ReadPath(success.path.clone())]
+            }
+            _ => Vec::new(),
+        },
+        Tool::UpdateTodosToolCall(update) => {
+            match update.result.as_ref().and_then(|result| result.result.as_ref()) {
+                Some(update_todos_result::Result::Success(success)) => {
+                    vec![DerivedFact::Todos(success.todos.clone())]
+                }
+                _ => Vec::new(),
+            }
+        }
+        Tool::CreatePlanToolCall(create) => {
+            match create.result.as_ref().and_then(|result| result.result.as_ref()) {
+                Some(create_plan_result::Result::Success(_)) => {
+                    let plan = create.args.as_ref().map(|args| args.plan.clone());
+                    plan.map(DerivedFact::Plan).into_iter().collect()
+                }
+                _ => Vec::new(),
+            }
+        }
+        Tool::SwitchModeToolCall(switch) => {
+            match switch.result.as_ref().and_then(|result| result.result.as_ref()) {
+                Some(switch_mode_result::Result::Success(success)) => {
+                    let mode = Mode::ALL.into_iter().find(|mode| mode.id() == success.to_mode_id);
+                    mode.map(DerivedFact::Mode).into_iter().collect()
+                }
+                _ => Vec::new(),
+            }
+        }
+        _ => Vec::new(),
+    }
+}

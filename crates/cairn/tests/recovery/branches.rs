@@ -1,0 +1,202 @@
+//! A conversation that goes on from an earlier place: the branch that is left is kept, and nobody sees it.
+
+use bytes::Bytes;
+use cairn::cursor::proto::agent::{ConversationStateStructure, UserMessage};
+use serde_json::Value;
+
+use super::support::cairn_server::KEY;
+use super::support::fake_cursor::{FakeCursor, TurnReport};
+use super::support::wire_bench::{Bench, Database, added, roles};
+
+/// What the endpoint was sent last, as text and as bytes.
+fn last(bench: &Bench) -> (String, Bytes) {
+    let body = bench.bodies().pop().unwrap();
+    (String::from_utf8(body.to_vec()).unwrap(), body)
+}
+
+async fn say(bench: &mut Bench, question: &str, answer: &str) -> ConversationStateStructure {
+    bench.chat.reply_text(answer);
+    bench.cursor.send(question).await.success();
+    bench.cursor.state()
+}
+
+#[tokio::test]
+async fn an_older_checkpoint_begins_a_branch_and_both_branches_go_on() {
+    for database in [None, Some(Database::Kept), Some(Database::Lost)] {
+        let mut bench = Bench::new().await;
+        let fork = say(&mut bench, "Question one.", "Answer one.").await;
+        let first_body = last(&bench).1;
+        let old = say(&mut bench, "Question two.", "Answer two.").await;
+        let old_body = last(&bench).1;
+        if let Some(database) = database {
+            bench = bench.restart(database).await;
+        }
+
+        bench.cursor.set_state(&fork);
+        bench.chat.allow_reset();
+        let new = say(&mut bench, "Another question.", "Another answer.").await;
+        let (text, body) = last(&bench);
+        assert_eq!(roles(&added(&first_body, &body)), ["assistant", "user"]);
+        assert!(!text.contains("two."), "the branch that was left was shown");
+
+        // Back to the first branch, which is as it was.
+        bench.cursor.set_state(&old);
+        bench.chat.allow_reset();
+        say(&mut bench, "Question three.", "Answer three.").await;
+        let (text, body) = last(&bench);
+        assert_eq!(roles(&added(&old_body, &body)), ["assistant", "user"]);
+        assert!(!text.contains("Another"), "the other branch was shown");
+
+        bench.cursor.set_state(&new);
+        bench.chat.allow_reset();
+        say(&mut bench, "Yet another question.", "Yes.").await;
+        assert!(!last(&bench).0.contains("two."));
+        bench.assert_clean();
+    }
+}
+
+/// Sends a message that has an id of its own.
+async fn send_as(bench: &mut Bench, id: &str, text: &str) -> TurnReport {
+    let message = UserMessage {
+        text: text.to_owned(),
+        message_id: id.to_owned(),
+        ..Default::default()
+    };
+    bench.cursor.start_message(message).await.finish().await.success()
+}
+
+fn todo(id: &str, content: &str) -> String {
+    format!(r#"{{"merge":true,"todos":[{{"id":"{id}","content":"{content}","status":"pending"}}]}}"#)
+}
+
+#[tokio::test]
+async fn an_edited_message_begins_a_branch_and_takes_back_all_that_followed_from_the_old_one() {
+    for database in [None, Some(Database::Kept), Some(Database::Lost)] {
+        let mut bench = Bench::new().await;
+        bench.file("kept.txt", "kept\n");
+        bench.file("left.txt", "left\n");
+        bench.chat.reply_calls([
+            ("c1", "TodoWrite", todo("kept", "Kept item").as_str()),
+            ("c2", "Read", r#"{"path":"kept.txt"}"#),
+        ]);
+        bench.chat.reply_text("Answer one.");
+        send_as(&mut bench, "m1", "Question one.").await;
+        let fork = bench.cursor.state();
+        let fork_body = last(&bench).1;
+        bench.chat.reply_calls([
+            ("c3", "TodoWrite", todo("left", "Left item").as_str()),
+            ("c4", "Read", r#"{"path":"left.txt"}"#),
+        ]);
+        bench.chat.reply_text("Answer two.");
+        send_as(&mut bench, "m2", "Question two.").await;
+        bench.chat.reply_text("Answer three.");
+        send_as(&mut bench, "m3", "Question three.").await;
+        let old = bench.cursor.state();
+        let old_body = last(&bench).1;
+        assert_eq!(
+            (old.todos.len(), old.read_paths.len(), old.turn_timings.len()),
+            (2, 2, 3)
+        );
+        if let Some(database) = database {
+            bench = bench.restart(database).await;
+            // Which content a message had is a fact of the database; without it the edit cannot be told.
+            if database == Database::Lost {
+                continue;
+            }
+        }
+
+        // The client sends its newest state: only the message's id says where the branch begins.
+        bench.chat.allow_reset();
+        bench
+            .chat
+            .reply_calls([("c5", "TodoWrite", todo("new", "New item").as_str())]);
+        bench.chat.reply_text("Another answer.");
+        bench.cursor.cut_back_to = Some(fork.clone());
+        let report = send_as(&mut bench, "m2", "Another question two.").await;
+        let initial = &report.checkpoints[0];
+        assert_eq!(initial.todos, fork.todos);
+        assert_eq!(initial.read_paths, fork.read_paths);
+        assert_eq!(initial.turn_timings[..1], fork.turn_timings[..]);
+        assert_eq!(initial.turn_timings.len(), 2);
+        assert_eq!(initial.token_details, None);
+        let (text, body) = last(&bench);
+        let new = added(&fork_body, &body);
+        assert_eq!(roles(&new), ["assistant", "user", "assistant", "tool"]);
+        assert!(!text.contains("\"Question two.") && !text.contains("Left item") && !text.contains("three."));
+        assert_eq!(
+            new[3]["content"],
+            Value::from("The to-do list is now:\n- [pending] kept: Kept item\n- [pending] new: New item")
+        );
+        assert_eq!(bench.cursor.state().turns.len(), 2);
+
+        // The branch that was left is as it was.
+        bench.cursor.set_state(&old);
+        bench.chat.allow_reset();
+        bench.chat.reply_text("Answer four.");
+        send_as(&mut bench, "m4", "Question four.").await;
+        let (text, body) = last(&bench);
+        assert_eq!(roles(&added(&old_body, &body)), ["assistant", "user"]);
+        assert!(!text.contains("Another"));
+        bench.assert_clean();
+    }
+}
+
+#[tokio::test]
+async fn the_first_message_can_be_edited_and_the_same_message_again_is_no_edit() {
+    let mut bench = Bench::new().await;
+    bench.chat.reply_text("Answer one.");
+    send_as(&mut bench, "m1", "Question one.").await;
+    bench.chat.reply_text("Answer two.");
+    send_as(&mut bench, "m2", "Question two.").await;
+    let state = bench.cursor.state();
+
+    bench.chat.allow_reset();
+    bench.chat.reply_text("Another answer.");
+    bench.cursor.cut_back_to = Some(ConversationStateStructure::default());
+    send_as(&mut bench, "m1", "Another question one.").await;
+    let (text, _) = last(&bench);
+    assert!(!text.contains("Answer") && !text.contains("two."), "{text}");
+    assert_eq!(bench.cursor.state().turns.len(), 1);
+
+    bench.cursor.set_state(&state);
+    let requests = bench.bodies().len();
+    // It stands in the history already, and is answered.
+    let report = send_as(&mut bench, "m2", "Question two.").await;
+    assert_eq!(bench.bodies().len(), requests);
+    let roots = &report.checkpoints.last().unwrap().root_prompt_messages_json;
+    assert_eq!(*roots, state.root_prompt_messages_json);
+    bench.assert_clean();
+}
+
+#[tokio::test]
+async fn two_conversations_with_equal_contents_share_nothing() {
+    let mut bench = Bench::new().await;
+    let mut other = FakeCursor::new(&bench.server.base_url, KEY, "agent-2", bench.workspace.path()).await;
+    say(&mut bench, "Question.", "Answer.").await;
+    bench.chat.allow_reset();
+    bench.chat.reply_text("Answer.");
+    other.send("Question.").await.success();
+    let equal = bench.bodies();
+    let messages = |body: &Bytes| serde_json::from_slice::<Value>(body).unwrap()["messages"].clone();
+    assert_eq!(
+        messages(&equal[0]).as_array().unwrap().len(),
+        messages(&equal[1]).as_array().unwrap().len()
+    );
+
+    // One goes on while the other one runs: neither stops or sees the other.
+    bench.chat.allow_reset();
+    let (held, gate) = super::support::strict_chat::Reply::text("One.").hold_headers();
+    bench.chat.reply(held);
+    bench.chat.reply_text("Two.");
+    let mut turn = bench.cursor.start_turn("Only here.").await;
+    turn.until_checkpoint(0).await;
+    gate.arrived().await;
+    bench.chat.allow_reset();
+    assert_eq!(other.send("Only there.").await.success().text, "Two.");
+    gate.open();
+    assert_eq!(turn.finish().await.success().text, "One.");
+    let (there, _) = last(&bench);
+    assert!(there.contains("Only there.") && !there.contains("Only here."));
+    other.assert_clean();
+    bench.cursor.assert_clean();
+}

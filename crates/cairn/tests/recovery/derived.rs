@@ -1,0 +1,191 @@
+//! What a checkpoint says beside the history: derived from what was completed, or the client's own and left alone.
+
+use bytes::{BufMut as _, Bytes, BytesMut};
+use cairn::cursor::proto::agent::agent_server_message::Message as ServerMessage;
+use cairn::cursor::proto::agent::{ConversationTokenDetails, exec_server_message};
+use cairn::demo::wire_client::RunFrame;
+use prost::encoding::{WireType, encode_key, encode_varint};
+use serde_json::{Value, json};
+
+use super::support::fake_cursor::{ExecAnswer, TurnReport};
+use super::support::strict_chat::Reply;
+use super::support::wire_bench::{Bench, Database};
+
+/// The checkpoints of a run as they came.
+fn checkpoints(report: &TurnReport) -> Vec<Bytes> {
+    report
+        .frames
+        .iter()
+        .filter_map(|frame| match frame {
+            RunFrame::Message(message) => match &message.message {
+                Some(ServerMessage::ConversationCheckpointUpdate(state)) => Some(state.clone()),
+                _ => None,
+            },
+            RunFrame::End(_) => None,
+        })
+        .collect()
+}
+
+#[tokio::test]
+async fn each_turn_has_one_timing_whose_beginning_stays() {
+    let mut bench = Bench::new().await;
+    bench.file("a.txt", "one\n");
+    let before = cairn::clock::unix_ms();
+    bench.chat.reply_calls([("c1", "Read", r#"{"path":"a.txt"}"#)]);
+    bench.chat.reply_text("One line.");
+    let first = bench.cursor.send("Read it.").await.success();
+    let begun = first.checkpoints[0].turn_timings[0].timestamp_ms;
+    assert!((before..=cairn::clock::unix_ms()).contains(&begun));
+    let mut duration = 0;
+    for state in &first.checkpoints {
+        assert_eq!(state.turn_timings.len(), 1);
+        assert_eq!(state.turn_timings[0].timestamp_ms, begun);
+        assert!(state.turn_timings[0].duration_ms >= duration);
+        duration = state.turn_timings[0].duration_ms;
+    }
+    assert!(duration <= cairn::clock::unix_ms() - before);
+
+    // A turn that is cut and resumed stays one turn.
+    bench.chat.reply_calls([("c2", "Read", r#"{"path":"a.txt"}"#)]);
+    bench.cursor.hooks.exec = Box::new(|exec| match exec.message {
+        Some(exec_server_message::Message::RequestContextArgs(_)) => ExecAnswer::Run,
+        _ => ExecAnswer::Hold,
+    });
+    let mut turn = bench.cursor.start_turn("Again.").await;
+    let cut = turn.until_checkpoint(1).await;
+    turn.close();
+    bench.cursor.hooks.exec = Box::new(|_| ExecAnswer::Run);
+    let mut bench = bench.restart(Database::Lost).await;
+    bench.chat.reply_text("Still one.");
+    let resumed = bench.cursor.resume().await.success();
+    let last = &resumed.checkpoints.last().unwrap().turn_timings;
+    assert_eq!(last.len(), 2);
+    assert_eq!(last[0], first.checkpoints.last().unwrap().turn_timings[0]);
+    assert_eq!(last[1].timestamp_ms, cut.turn_timings[1].timestamp_ms);
+    assert!(last[1].duration_ms >= cut.turn_timings[1].duration_ms);
+    bench.assert_clean();
+}
+
+/// A whole answer with this usage.
+fn answer(text: &str, usage: &Value) -> Reply {
+    let chunk = |choices: Value, usage: &Value| {
+        let chunk = json!({"id": "1", "object": "chat.completion.chunk", "created": 1, "model": "m",
+            "choices": choices, "usage": usage});
+        format!("data: {chunk}\n\n")
+    };
+    let delta = |delta: Value, finish: Value| json!([{"index": 0, "delta": delta, "finish_reason": finish}]);
+    Reply::raw(
+        [
+            chunk(
+                delta(json!({"role": "assistant", "content": text}), Value::Null),
+                &Value::Null,
+            ),
+            chunk(delta(json!({}), json!("stop")), &Value::Null),
+            chunk(json!([]), usage),
+            "data: [DONE]\n\n".to_owned(),
+        ]
+        .concat(),
+    )
+}
+
+#[tokio::test]
+async fn the_context_is_as_full_as_the_last_model_call_says() {
+    let mut bench = Bench::new().await;
+    bench.file("a.txt", "one\n");
+    bench.chat.reply_calls([("c1", "Read", r#"{"path":"a.txt"}"#)]);
+    let larger = json!({"prompt_tokens": 300, "completion_tokens": 20, "total_tokens": 320});
+    bench.chat.reply(answer("One line.", &larger));
+    let report = bench.cursor.send("Read it.").await.success();
+    let used = |state: &cairn::cursor::proto::agent::ConversationStateStructure| state.token_details;
+    let full = |used_tokens| {
+        Some(ConversationTokenDetails {
+            used_tokens,
+            max_tokens: 128_000,
+        })
+    };
+    let seen: Vec<_> = report.checkpoints.iter().map(used).collect();
+    assert_eq!(
+        seen,
+        [None, full(110), full(110), full(320), full(320), full(320)]
+    );
+    // What nobody reported changes nothing.
+    bench.chat.reply(answer("Good.", &Value::Null));
+    let report = bench.cursor.send("Good?").await.success();
+    assert!(report.checkpoints.iter().all(|state| used(state) == full(320)));
+    bench.assert_clean();
+}
+
+#[tokio::test]
+async fn files_that_were_read_are_named_once_in_the_order_of_their_first_reading() {
+    let mut bench = Bench::new().await;
+    for name in ["a", "b", "c"] {
+        bench.file(name, "x\n");
+    }
+    let read = |id: &'static str, path: &'static str| (id, "Read", path);
+    bench.chat.reply_calls([read("1", r#"{"path":"b"}"#)]);
+    bench.chat.reply_calls([read("2", r#"{"path":"a"}"#)]);
+    bench.chat.reply_calls([read("3", r#"{"path":"missing"}"#)]);
+    bench.chat.reply_calls([read("4", r#"{"path":"b"}"#)]);
+    bench.chat.reply_text("Read.");
+    let report = bench.cursor.send("Read them.").await.success();
+    let path = |name: &str| bench.workspace.path().join(name).to_str().unwrap().to_owned();
+    assert_eq!(
+        report.checkpoints.last().unwrap().read_paths,
+        [path("b"), path("a")]
+    );
+    bench.assert_clean();
+}
+
+/// Every field of the client's state that is not the server's to write. [proto]
+const FOREIGN: [u32; 23] = [
+    2, 6, 9, 11, 12, 13, 15, 16, 17, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32,
+];
+
+#[tokio::test]
+async fn fields_that_the_client_owns_and_a_plan_that_nobody_changed_go_back_unchanged() {
+    let mut bench = Bench::new().await;
+    bench.chat.reply_text("Hello.");
+    bench.cursor.send("Hello?").await.success();
+    let mut foreign = BytesMut::new();
+    for field in FOREIGN {
+        match field {
+            17 | 26 => {
+                encode_key(field, WireType::Varint, &mut foreign);
+                encode_varint(1_000 + u64::from(field), &mut foreign);
+            }
+            _ => {
+                let text = format!("field {field}");
+                encode_key(field, WireType::LengthDelimited, &mut foreign);
+                encode_varint(text.len() as u64, &mut foreign);
+                foreign.put_slice(text.as_bytes());
+            }
+        }
+    }
+    let foreign = foreign.freeze();
+    let appended = foreign.clone();
+    let mut state = bench.cursor.state();
+    let plan = Bytes::from_static(&[7; 32]);
+    state.plan = Some(plan.clone());
+    bench.cursor.set_state(&state);
+    bench.cursor.hooks.request = Box::new(move |request| {
+        let state = request.conversation_state.take().unwrap();
+        request.conversation_state = Some([&appended[..], &state[..]].concat().into());
+    });
+    bench.file("a.txt", "one\n");
+    bench.chat.reply_calls([("c1", "Read", r#"{"path":"a.txt"}"#)]);
+    bench.chat.reply_text("One line.");
+    let report = bench.cursor.send("Read it.").await.success();
+    let checkpoints = checkpoints(&report);
+    assert_eq!(checkpoints.len(), 6);
+    for state in checkpoints {
+        assert!(state.ends_with(&foreign), "what the client owns was changed");
+    }
+    assert!(
+        report
+            .checkpoints
+            .iter()
+            .all(|state| state.plan.as_ref() == Some(&plan))
+    );
+    assert_eq!(report.gets, Vec::<Bytes>::new());
+    bench.assert_clean();
+}
