@@ -124,6 +124,7 @@ async fn conduct(
         usage: Vec::new(),
         call_started_at_ms: 0,
         final_checkpoints: None,
+        unserved: Vec::new(),
     };
     session.live(inbound, worker, shutdown).await
 }
