@@ -1,0 +1,33 @@
+//! The fault rig: cairn is killed, its uploads are lost and mixed up, its blobs are refused, at every place where that can
+//! happen, and the conversation goes on. `docs/faults.md` says what is tried and how often.
+#![cfg(unix)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unreachable,
+    clippy::print_stdout,
+    missing_docs,
+    dead_code,
+    reason = "a test says what it saw by failing, and the rig says what it tried"
+)]
+
+mod acknowledgements;
+mod appends;
+mod conversation;
+mod facts;
+mod inside;
+mod kill_at_commits;
+mod kill_at_frames;
+mod outside;
+mod process;
+mod rig;
+
+#[path = "../support"]
+mod support {
+    pub mod cairn_server;
+    pub mod fake_cursor;
+    pub mod strict_chat;
+    pub mod wire_bench;
+    pub mod wire_oracle;
+}
