@@ -11,9 +11,9 @@ use cairn::model::FailureKind;
 use tokio::time::Instant;
 
 use super::conversation::{Broken, GoOn, Reference, Turn as Played};
-use super::inside::Inside;
+use super::inside::{Inside, pass, until_silent};
 use super::rig::{Fault, block_on, try_all};
-use super::support::fake_cursor::{FakeCursor, SetAnswer, Turn, checkpoint_of, is_heartbeat};
+use super::support::fake_cursor::{FakeCursor, SetAnswer, Turn, checkpoint_of};
 
 /// How long a client may take to answer for one blob.
 const ANSWER_LIMIT: Duration = Duration::from_secs(60);
@@ -113,15 +113,6 @@ async fn until_it_waits<'a>(inside: &'a mut Inside, played: Played, at: usize, p
     turn
 }
 
-/// Two signs of life in a row: the server waits.
-async fn until_silent(turn: &mut Turn<'_>) {
-    let mut signs = 0;
-    while signs < 2 {
-        let frame = turn.next().await.expect("the run ended");
-        signs = if is_heartbeat(&frame) { signs + 1 } else { 0 };
-    }
-}
-
 #[test]
 fn a_late_acknowledgement_holds_back_what_it_must_and_nothing_else() {
     with_each_set("SET acknowledged late", async |played, at, purpose, reference| {
@@ -204,12 +195,6 @@ fn a_blob_that_is_never_acknowledged_ends_the_run_by_name() {
                 .await;
         },
     );
-}
-
-async fn pass(time: Duration) {
-    tokio::time::pause();
-    tokio::time::advance(time).await;
-    tokio::time::resume();
 }
 
 fn is_set(frame: &RunFrame) -> bool {

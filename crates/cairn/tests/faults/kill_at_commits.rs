@@ -9,8 +9,12 @@ use std::sync::Arc;
 use super::conversation::{GoOn, Reference, Turn};
 use super::facts::{Facts, LOG_FRAME, commits};
 use super::outside::Outside;
+use super::process::Home;
 use super::rig::{Fault, block_on, try_all};
 use super::support::fake_cursor::{End, TurnReport, checkpoint_of, is_heartbeat};
+
+/// Bytes of the file in which SQLite shares the index of the log.
+const SHARED_INDEX: u64 = 32_768;
 
 /// Where in a turn the process ends.
 #[derive(Clone, Debug)]
@@ -91,6 +95,66 @@ fn an_end_at_any_commit_of_a_text_turn_is_survived() {
 #[test]
 fn an_end_at_any_commit_of_a_turn_with_tools_is_survived() {
     end_at_each_commit(Turn::Tools);
+}
+
+/// Before anything is served: at the first byte, at the first file that is longer than one page, and at the commit that
+/// makes the tables.
+#[test]
+fn an_end_during_the_first_start_is_survived() {
+    let reference = Arc::new(block_on(Outside::reference(Turn::Text)).reference);
+    let schema = block_on(async {
+        let outside = Outside::new().await;
+        let commits = commits(&outside.data());
+        let longest = commits.windows(2).max_by_key(|ends| ends[1] - ends[0]).unwrap();
+        [longest[0].max(SHARED_INDEX), longest[1] - LOG_FRAME]
+    });
+    let faults = [0, 4096].into_iter().chain(schema).map(|room| {
+        let reference = reference.clone();
+        Fault::new(format!("end at byte {room} of a file"), move || async move {
+            let ended_early = |home: &Home| assert!(home.start_with_room(room).is_none());
+            let mut outside = Outside::after(ended_early).await;
+            outside
+                .conversation
+                .cursor
+                .send(Turn::Text.message())
+                .await
+                .success();
+            outside.conversation.nothing_happened(&reference).await;
+        })
+    });
+    try_all("end at the first start", faults.collect());
+}
+
+/// The server ends again while it writes down that a run was interrupted.
+#[test]
+fn an_end_during_the_recovery_is_survived() {
+    let reference = Arc::new(block_on(Outside::reference(Turn::Tools)).reference);
+    let recovery = block_on(async {
+        let mut outside = Outside::new().await;
+        outside.killed_in_a_round().await;
+        let before = *commits(&outside.data()).last().unwrap();
+        outside.connect(outside.home.start()).await;
+        outside.server.killer()();
+        let after = commits(&outside.data());
+        assert_eq!(after[after.len() - 2], before, "the recovery is one commit");
+        after[after.len() - 1] - before
+    });
+    let mut faults = Vec::new();
+    for room in [0, recovery - LOG_FRAME] {
+        for how in GoOn::ALL {
+            let reference = reference.clone();
+            let name = format!("kill in a round, end {room} bytes into the recovery, then {how:?}");
+            faults.push(Fault::new(name, move || async move {
+                let mut outside = Outside::new().await;
+                let mut broken = outside.killed_in_a_round().await;
+                broken.end = End::Broken("killed".to_owned());
+                let log = *commits(&outside.data()).last().unwrap();
+                assert!(outside.home.start_with_room(log + room).is_none());
+                outside.survive(Turn::Tools, how, &broken, &reference).await;
+            }));
+        }
+    }
+    try_all("end at the recovery", faults);
 }
 
 async fn trial(turn: Turn, place: Place, arrival: Arrival, how: GoOn, reference: Arc<Reference>) {

@@ -14,8 +14,10 @@
 
 mod acknowledgements;
 mod appends;
+mod cases;
 mod conversation;
 mod facts;
+mod fetches;
 mod inside;
 mod kill_at_commits;
 mod kill_at_frames;
@@ -24,10 +26,16 @@ mod process;
 mod rig;
 
 #[path = "../support"]
+#[allow(
+    clippy::duplicate_mod,
+    reason = "one endpoint brings the parts of another along, for tests that use it alone"
+)]
 mod support {
     pub mod cairn_server;
     pub mod fake_cursor;
+    pub mod strict_anthropic;
     pub mod strict_chat;
+    pub mod strict_responses;
     pub mod wire_bench;
     pub mod wire_oracle;
 }

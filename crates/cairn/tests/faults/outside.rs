@@ -2,12 +2,13 @@
 
 use std::path::PathBuf;
 
+use cairn::cursor::proto::agent::exec_server_message;
 use tempfile::TempDir;
 
 use super::conversation::{Broken, Conversation, GoOn, Reference, Turn, runs_are_over};
 use super::facts::{Facts, commits};
 use super::process::{Home, KEY, Process};
-use super::support::fake_cursor::{End, TurnReport};
+use super::support::fake_cursor::{End, ExecAnswer, TurnReport};
 
 /// The server's process, its client and its model.
 pub struct Outside {
@@ -31,9 +32,15 @@ pub struct OutsideReference {
 impl Outside {
     /// A conversation whose first turn is done.
     pub async fn new() -> Self {
+        Self::after(|_| {}).await
+    }
+
+    /// The same after something was done with the configured server that has never run.
+    pub async fn after(first: impl FnOnce(&Home)) -> Self {
         let chat = Conversation::endpoint().await;
         let folder = tempfile::tempdir().unwrap();
         let home = Home::new(folder.path(), &chat.base_url());
+        first(&home);
         let server = home.start();
         let conversation = Conversation::begin(chat, &server.base_url, KEY).await;
         Self {
@@ -42,6 +49,28 @@ impl Outside {
             home,
             folder,
         }
+    }
+
+    /// Plays a turn with tools until its first round is staged and waits for all of its results, and kills the server.
+    pub async fn killed_in_a_round(&mut self) -> TurnReport {
+        let mut kill = self.server.killer();
+        let cursor = &mut self.conversation.cursor;
+        let as_before = std::mem::replace(
+            &mut cursor.hooks.exec,
+            Box::new(|exec| match exec.message {
+                Some(exec_server_message::Message::RequestContextArgs(_)) => ExecAnswer::Run,
+                _ => ExecAnswer::Hold,
+            }),
+        );
+        let mut turn = cursor.start_turn(Turn::Tools.message()).await;
+        turn.until_held(3).await;
+        if turn.report().checkpoints.len() == 1 {
+            turn.until_checkpoint(1).await;
+        }
+        kill();
+        let report = turn.close();
+        cursor.hooks.exec = as_before;
+        report
     }
 
     /// Plays a turn in which nothing breaks.
@@ -82,7 +111,13 @@ impl Outside {
         let runs = self.conversation.go_on(turn, how, &crashed, reference).await;
         self.server.killer()();
         crashed.assert_kept_in(&Facts::read(&self.data()).await);
-        runs_are_over(&self.data(), 1 + runs, Broken::Interrupted).await;
+        runs_are_over(
+            &self.data(),
+            1 + runs,
+            self.conversation.breaks,
+            Broken::Interrupted,
+        )
+        .await;
         self.conversation.assert_clean();
     }
 }

@@ -15,8 +15,9 @@ use cairn::cursor::proto::agent::interaction_update::Message as Update;
 use cairn::cursor::proto::agent::{
     AgentRunRequest, CancelAction, ClientHeartbeat, ConversationAction, ConversationStateStructure, Error,
     ExecServerMessage, GetBlobArgs, GetBlobResult, KvClientMessage, KvServerMessage, McpTools,
-    RequestedModel, ResumeAction, SetBlobArgs, SetBlobResult, ToolCall, TurnEndedUpdate, UserMessage,
-    UserMessageAction, conversation_action, kv_client_message, kv_server_message,
+    RequestedModel, ResumeAction, SetBlobArgs, SetBlobResult, ShellStream, ShellStreamExit, ToolCall,
+    TurnEndedUpdate, UserMessage, UserMessageAction, conversation_action, exec_client_message,
+    kv_client_message, kv_server_message, shell_stream,
 };
 use cairn::demo::blobs::BlobStore;
 use cairn::demo::executor::Executor;
@@ -41,7 +42,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub enum ExecAnswer {
     /// It is run in the workspace, beside others that run.
     Run,
-    /// It is run and answered before anything else is read, so that the order of results is the order of the execs.
+    /// It is run and answered before anything else is read, and a command takes a millisecond by its own account: what
+    /// comes of it is the same each time.
     RunAlone,
     /// It is kept until the test calls [`Turn::release`].
     Hold,
@@ -585,7 +587,10 @@ impl Turn<'_> {
                 self.running.spawn(async move { executor.execute(exec).await });
             }
             ExecAnswer::RunAlone => {
-                let answers = self.cursor.executor.execute(exec).await;
+                let mut answers = self.cursor.executor.execute(exec).await;
+                for exit in answers.iter_mut().filter_map(exit_of) {
+                    exit.local_execution_time_ms = Some(1);
+                }
                 self.append_all(answers).await;
             }
             ExecAnswer::Hold => self.held.push(exec),
@@ -645,6 +650,19 @@ impl Turn<'_> {
             message: Some(result),
         };
         self.append(ClientMessage::KvClientMessage(answer)).await;
+    }
+}
+
+/// The end of a command in an answer.
+fn exit_of(answer: &mut ClientMessage) -> Option<&mut ShellStreamExit> {
+    let ClientMessage::ExecClientMessage(answer) = answer else {
+        return None;
+    };
+    match &mut answer.message {
+        Some(exec_client_message::Message::ShellStream(ShellStream {
+            event: Some(shell_stream::Event::Exit(exit)),
+        })) => Some(exit),
+        _ => None,
     }
 }
 
