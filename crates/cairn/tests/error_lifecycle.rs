@@ -276,6 +276,40 @@ async fn a_blob_refused_after_a_round_ends_the_run_with_the_round_still_pending(
     bench.assert_clean();
 }
 
+/// The settled state waits behind the staged one whose blob is refused: the refusal is the cause, not that the settled
+/// state never came out.
+#[tokio::test]
+async fn a_blob_that_is_refused_after_its_round_is_named_as_the_cause() {
+    let mut bench = Bench::new().await;
+    bench.file("a.txt", "one\n");
+    let calls = [("call_1", "Read", r#"{"path":"a.txt"}"#)];
+    bench.chat.reply(Reply::answer(None, "Look.", &calls));
+    bench.cursor.hooks.set = Box::new(|args| {
+        let is_staged_step = args.blob_data.windows(5).any(|text| text == b"Look.");
+        if is_staged_step {
+            SetAnswer::Withhold
+        } else {
+            SetAnswer::Acknowledge
+        }
+    });
+    let mut turn = bench.cursor.start_turn("Read it.").await;
+    turn.until("the result", |frame| {
+        let RunFrame::Message(message) = frame else {
+            return false;
+        };
+        matches!(&message.message, Some(ServerMessage::InteractionUpdate(update))
+            if matches!(update.message, Some(interaction_update::Message::ToolCallCompleted(_))))
+    })
+    .await;
+    turn.refuse_withheld("disk full").await;
+    let report = turn.finish().await;
+    let (code, message) = report.error();
+    assert_eq!(code, "aborted");
+    assert!(message.contains("disk full"), "{message}");
+    assert_eq!(bench.bodies().len(), 1);
+    bench.assert_clean();
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_blob_that_is_never_acknowledged_is_given_up_by_name() {
     let registry = SessionRegistry::new(SessionLimits::default(), CancellationToken::new());

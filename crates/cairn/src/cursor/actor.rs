@@ -139,6 +139,7 @@ async fn conduct(
         summarising: false,
         call_started_at_ms: 0,
         final_checkpoints: None,
+        unserved: Vec::new(),
     };
     session.live(inbound, worker, shutdown).await
 }

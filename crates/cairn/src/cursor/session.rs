@@ -61,6 +61,8 @@ pub(super) struct Session {
     /// When the current model call began; freezes the time of a staged answer.
     pub call_started_at_ms: u64,
     pub final_checkpoints: Option<oneshot::Receiver<FinalCheckpoints>>,
+    /// States that no worker takes any more.
+    pub unserved: Vec<CheckpointJob>,
 }
 
 impl Session {
@@ -396,9 +398,12 @@ impl Session {
         let _ = self.run.commands.send(ClientCommand::ClientClosed(failure));
     }
 
-    fn enqueue(&self, job: CheckpointJob) {
-        // A worker that is gone has failed, and its failure ends the run; dropping the job fails its barrier.
-        let _ = self.jobs.send(job);
+    fn enqueue(&mut self, job: CheckpointJob) {
+        // A worker that is gone has failed, and its failure ends the run. Dropping the job would fail its barrier first,
+        // without the cause.
+        if let Err(unserved) = self.jobs.send(job) {
+            self.unserved.push(unserved.0);
+        }
     }
 
     async fn apply_or_refuse(&mut self, effects: Result<Vec<Effect>, ToolProtocolError>) {

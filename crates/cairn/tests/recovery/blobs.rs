@@ -248,7 +248,7 @@ async fn the_end_waits_for_every_blob_of_it() {
     let next = turn.next().await.unwrap();
     assert!(is_heartbeat(&next), "{next:?}");
     assert_eq!(turn.report().checkpoints.len(), 1);
-    turn.acknowledge(&withheld).await;
+    turn.acknowledge_set(&withheld).await;
     let report = turn.finish().await.success();
     assert_eq!(report.checkpoints.len(), 4);
     bench.cursor.hooks.set = Box::new(|_| SetAnswer::Acknowledge);
@@ -276,7 +276,7 @@ async fn the_first_model_call_waits_for_the_initial_state() {
     assert_eq!(bench.chat.requests().len(), 0);
     bench.chat.reply_text("One.");
     for set in &withheld {
-        turn.acknowledge(set).await;
+        turn.acknowledge_set(set).await;
     }
     turn.finish().await.success();
     bench.assert_clean();
@@ -322,7 +322,7 @@ async fn the_beginning_of_a_round_holds_no_tool_back_and_its_end_the_next_model_
         "a state named a blob before its acknowledgement"
     );
     assert_eq!(bench.chat.requests().len(), 1);
-    turn.acknowledge(&withheld.unwrap()).await;
+    turn.acknowledge_set(&withheld.unwrap()).await;
     let report = turn.finish().await.success();
     let pending: Vec<usize> = report
         .checkpoints

@@ -13,6 +13,7 @@ pub const DOCUMENTS: &[&str] = &[
     "README.md",
     "crates/prefix-conformance/README.md",
     "docs/benchmarks.md",
+    "docs/faults.md",
     "docs/prefix-conformance.md",
     "docs/protocol.md",
 ];

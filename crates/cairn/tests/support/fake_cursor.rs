@@ -14,20 +14,28 @@ use cairn::cursor::proto::agent::agent_client_message::Message as ClientMessage;
 use cairn::cursor::proto::agent::agent_server_message::Message as ServerMessage;
 use cairn::cursor::proto::agent::interaction_update::Message as Update;
 use cairn::cursor::proto::agent::{
-    self as pb, AgentClientMessage, AgentRunRequest, CancelAction, ClientHeartbeat, ConversationAction,
-    ConversationStateStructure, ConversationSummary, ConversationSummaryArchive, Error, ExecServerMessage,
-    GetBlobArgs, GetBlobResult, InteractionQuery, KvClientMessage, KvServerMessage, McpTools, RequestedModel,
-    ResumeAction, SetBlobArgs, SetBlobResult, SummarizeAction, ToolCall, TurnEndedUpdate, UserMessage,
-    UserMessageAction, conversation_action, kv_client_message, kv_server_message,
+    AgentRunRequest, CancelAction, ClientHeartbeat, ConversationAction, ConversationStateStructure,
+    ConversationSummary, ConversationSummaryArchive, Error, ExecServerMessage, GetBlobArgs, GetBlobResult,
+    KvClientMessage, KvServerMessage, McpTools, RequestedModel, ResumeAction, SetBlobArgs, SetBlobResult,
+    ShellStream, ShellStreamExit, SummarizeAction, ToolCall, TurnEndedUpdate, UserMessage, UserMessageAction,
+    conversation_action, exec_client_message, kv_client_message, kv_server_message, shell_stream,
 };
 use cairn::demo::blobs::BlobStore;
 use cairn::demo::executor::Executor;
-use cairn::demo::wire_client::{RunEnd, RunFrame, RunStream, WireClient, WireError};
+use cairn::demo::wire_client::{RunEnd, RunFrame, RunStream, WireClient};
 use prost::Message as _;
 use secrecy::SecretString;
 use tokio::task::JoinSet;
 
 use super::wire_oracle::WireOracle;
+
+mod queries;
+mod uploads;
+
+pub use uploads::{AppendFault, Shuffle, Upload};
+
+/// What kills the server.
+pub type Kill = Box<dyn FnMut() + Send>;
 
 /// Longest wait for a frame that must come; only a failing test waits that long.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -36,6 +44,9 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub enum ExecAnswer {
     /// It is run in the workspace, beside others that run.
     Run,
+    /// It is run and answered before anything else is read, and a command takes a millisecond by its own account: what
+    /// comes of it is the same each time.
+    RunAlone,
     /// It is kept until the test calls [`Turn::release`].
     Hold,
     /// These messages are the answer.
@@ -60,18 +71,6 @@ pub enum GetAnswer {
     Withhold,
 }
 
-/// What is done with an upload.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum AppendFault {
-    None,
-    /// It is sent right after the next one that the client has to say at once, such as the end after a result.
-    Swap,
-    /// It is sent twice.
-    Repeat,
-    /// It is never sent.
-    Drop,
-}
-
 /// How this client differs from a good one. All of it holds until it is changed.
 pub struct Hooks {
     /// Changes the run request before it is sent.
@@ -80,8 +79,15 @@ pub struct Hooks {
     pub set: Box<dyn FnMut(&SetBlobArgs) -> SetAnswer + Send>,
     pub get: Box<dyn FnMut(&GetBlobArgs) -> GetAnswer + Send>,
     pub append: Box<dyn FnMut(i64) -> AppendFault + Send>,
+    /// Puts uploads that are at hand at the same time into another order, or doubles them.
+    pub shuffle: Option<Shuffle>,
     /// The client closes the response after this many frames of a run.
     pub cut_after: Option<usize>,
+    /// What kills the server when the frame of a run with this number, from 1 and heartbeats left out, has come. The
+    /// client keeps what the frame brought, and then neither says nor hears anything.
+    pub kill_at: Option<(usize, Kill)>,
+    /// Whether a server that dies by itself is what the test is about.
+    pub may_die: bool,
 }
 
 impl Default for Hooks {
@@ -92,7 +98,10 @@ impl Default for Hooks {
             set: Box::new(|_| SetAnswer::Acknowledge),
             get: Box::new(|_| GetAnswer::Stored),
             append: Box::new(|_| AppendFault::None),
+            shuffle: None,
             cut_after: None,
+            kill_at: None,
+            may_die: false,
         }
     }
 }
@@ -382,8 +391,11 @@ impl FakeCursor {
             report,
             running: JoinSet::new(),
             held: Vec::new(),
+            withheld: Vec::new(),
             next_seqno: 0,
             swapped: None,
+            frames: 0,
+            unreachable: None,
         };
         turn.append(ClientMessage::RunRequest(request)).await;
         turn.append(ClientMessage::ClientHeartbeat(ClientHeartbeat {}))
@@ -402,8 +414,14 @@ pub struct Turn<'a> {
     running: JoinSet<Vec<ClientMessage>>,
     /// Execs that were held, in the order in which they came.
     held: Vec<ExecServerMessage>,
+    /// SETs whose acknowledgement was withheld.
+    withheld: Vec<(u32, SetBlobArgs)>,
     next_seqno: i64,
-    swapped: Option<(i64, AgentClientMessage)>,
+    swapped: Option<Upload>,
+    /// Frames so far, heartbeats left out.
+    frames: usize,
+    /// How an upload failed to reach the server, which is then gone.
+    unreachable: Option<String>,
 }
 
 impl Turn<'_> {
@@ -423,7 +441,12 @@ impl Turn<'_> {
             match step {
                 Err(answers) => self.append_all(answers).await,
                 Ok(Ok(Some(frame))) => {
-                    self.take(&frame).await;
+                    self.note(&frame);
+                    if self.is_killed_now(&frame) {
+                        self.hang_up(End::Broken("the server was killed".to_owned()), true);
+                        return Some(frame);
+                    }
+                    self.answer(&frame).await;
                     if self.cursor.hooks.cut_after == Some(self.report.frames.len()) {
                         self.hang_up(End::Closed, true);
                     }
@@ -438,11 +461,14 @@ impl Turn<'_> {
                         },
                         Some(RunFrame::Message(_)) | None => End::Broken("no end frame".to_owned()),
                     };
-                    self.hang_up(end, false);
+                    let died = self.cursor.hooks.may_die && matches!(end, End::Broken(_));
+                    self.hang_up(end, died);
                     return None;
                 }
                 Ok(Err(error)) => {
-                    self.hang_up(End::Broken(error.to_string()), false);
+                    let end = End::Broken(self.unreachable.take().unwrap_or_else(|| error.to_string()));
+                    let died = self.cursor.hooks.may_die;
+                    self.hang_up(end, died);
                     return None;
                 }
             }
@@ -485,28 +511,33 @@ impl Turn<'_> {
         self.append_all(answers).await;
     }
 
-    /// Stores the blob of a SET that was withheld, and says so.
-    pub async fn acknowledge(&mut self, set: &RunFrame) {
+    /// Stores the blob of a SET frame that was withheld, and says so.
+    pub async fn acknowledge_set(&mut self, set: &RunFrame) {
         let RunFrame::Message(message) = set else {
             panic!("{set:?} is no SET")
         };
-        let Some(ServerMessage::KvServerMessage(kv)) = &message.message else {
-            panic!("{set:?} is no SET")
-        };
-        let Some(kv_server_message::Message::SetBlobArgs(args)) = kv.message.clone() else {
-            panic!("{set:?} is no SET")
-        };
-        self.cursor.blobs.set(args.blob_id, args.blob_data).unwrap();
-        if let Some(oracle) = &mut self.oracle {
-            oracle.acknowledged(kv.id);
+        match message.message.clone() {
+            Some(ServerMessage::KvServerMessage(KvServerMessage {
+                id,
+                message: Some(kv_server_message::Message::SetBlobArgs(args)),
+                ..
+            })) => self.acknowledge(id, args).await,
+            other => panic!("{other:?} is no SET"),
         }
-        self.append(ClientMessage::KvClientMessage(KvClientMessage {
-            id: kv.id,
-            message: Some(kv_client_message::Message::SetBlobResult(SetBlobResult {
-                error: None,
-            })),
-        }))
-        .await;
+    }
+
+    /// Acknowledges what was withheld.
+    pub async fn acknowledge_withheld(&mut self) {
+        for (id, args) in std::mem::take(&mut self.withheld) {
+            self.acknowledge(id, args).await;
+        }
+    }
+
+    /// Refuses what was withheld.
+    pub async fn refuse_withheld(&mut self, reason: &str) {
+        for (id, _) in std::mem::take(&mut self.withheld) {
+            self.refuse(id, reason).await;
+        }
     }
 
     /// Asks the server to stop the run.
@@ -541,47 +572,17 @@ impl Turn<'_> {
         &self.report
     }
 
-    /// Uploads one message.
-    pub async fn append(&mut self, message: ClientMessage) {
-        self.append_all(vec![message]).await;
-    }
-
-    async fn append_all(&mut self, messages: Vec<ClientMessage>) {
-        for message in messages {
-            let seqno = self.next_seqno;
-            self.next_seqno += 1;
-            let message = AgentClientMessage {
-                message: Some(message),
-            };
-            match (self.cursor.hooks.append)(seqno) {
-                AppendFault::Swap if self.swapped.is_none() => {
-                    self.swapped = Some((seqno, message));
-                    continue;
-                }
-                AppendFault::None | AppendFault::Swap => self.upload(seqno, &message).await,
-                AppendFault::Repeat => {
-                    self.upload(seqno, &message).await;
-                    self.upload(seqno, &message).await;
-                }
-                AppendFault::Drop => {}
+    fn is_killed_now(&mut self, frame: &RunFrame) -> bool {
+        if is_heartbeat(frame) {
+            return false;
+        }
+        self.frames += 1;
+        match &mut self.cursor.hooks.kill_at {
+            Some((at, kill)) if *at == self.frames => {
+                kill();
+                true
             }
-            self.flush().await;
-        }
-        // Nothing is held back that the server may be waiting for.
-        self.flush().await;
-    }
-
-    async fn flush(&mut self) {
-        if let Some((seqno, message)) = self.swapped.take() {
-            self.upload(seqno, &message).await;
-        }
-    }
-
-    async fn upload(&mut self, seqno: i64, message: &AgentClientMessage) {
-        match self.cursor.client.append(&self.request_id, seqno, message).await {
-            Ok(()) => {}
-            Err(WireError::Refused { body, .. }) => self.report.refused.push(body),
-            Err(error) => panic!("{}: append {seqno}: {error}", self.request_id),
+            _ => false,
         }
     }
 
@@ -593,7 +594,8 @@ impl Turn<'_> {
         }
     }
 
-    async fn take(&mut self, frame: &RunFrame) {
+    /// Judges a frame and keeps what it brings.
+    fn note(&mut self, frame: &RunFrame) {
         if let Some(oracle) = &mut self.oracle {
             oracle.observe(frame);
         }
@@ -601,19 +603,43 @@ impl Turn<'_> {
         let RunFrame::Message(message) = frame else {
             return;
         };
-        match message.message.clone() {
-            Some(ServerMessage::InteractionUpdate(update)) => self.show(update.message),
-            Some(ServerMessage::ExecServerMessage(exec)) => self.exec(exec).await,
-            Some(ServerMessage::KvServerMessage(message)) => self.kv(message).await,
-            Some(ServerMessage::InteractionQuery(query)) => self.answer(query).await,
+        match &message.message {
+            Some(ServerMessage::InteractionUpdate(update)) => self.show(update.message.clone()),
             Some(ServerMessage::ConversationCheckpointUpdate(state)) => {
                 // The real client keeps whatever comes, and the next send carries the newest. [sdk]
                 if let Ok(decoded) = ConversationStateStructure::decode(state.clone()) {
                     self.report.checkpoints.push(decoded);
-                    self.cursor.state = state;
+                    self.cursor.state = state.clone();
                 }
             }
-            Some(ServerMessage::ExecServerControlMessage(_)) | None => {}
+            Some(ServerMessage::ExecServerMessage(exec)) => self.report.execs.push(exec.clone()),
+            Some(
+                ServerMessage::KvServerMessage(_)
+                | ServerMessage::InteractionQuery(_)
+                | ServerMessage::ExecServerControlMessage(_),
+            )
+            | None => {}
+        }
+    }
+
+    /// Does what a frame asks for.
+    async fn answer(&mut self, frame: &RunFrame) {
+        let RunFrame::Message(message) = frame else {
+            return;
+        };
+        match message.message.clone() {
+            Some(ServerMessage::ExecServerMessage(exec)) => self.exec(exec).await,
+            Some(ServerMessage::KvServerMessage(message)) => self.kv(message).await,
+            Some(ServerMessage::InteractionQuery(query)) => {
+                let response = queries::answer(query);
+                self.append(ClientMessage::InteractionResponse(response)).await;
+            }
+            Some(
+                ServerMessage::InteractionUpdate(_)
+                | ServerMessage::ConversationCheckpointUpdate(_)
+                | ServerMessage::ExecServerControlMessage(_),
+            )
+            | None => {}
         }
     }
 
@@ -645,74 +671,21 @@ impl Turn<'_> {
     }
 
     async fn exec(&mut self, exec: ExecServerMessage) {
-        self.report.execs.push(exec.clone());
         match (self.cursor.hooks.exec)(&exec) {
             ExecAnswer::Run => {
                 let executor = self.cursor.executor.clone();
                 self.running.spawn(async move { executor.execute(exec).await });
             }
+            ExecAnswer::RunAlone => {
+                let mut answers = self.cursor.executor.execute(exec).await;
+                for exit in answers.iter_mut().filter_map(exit_of) {
+                    exit.local_execution_time_ms = Some(1);
+                }
+                self.append_all(answers).await;
+            }
             ExecAnswer::Hold => self.held.push(exec),
             ExecAnswer::Reply(messages) => self.append_all(messages).await,
         }
-    }
-
-    /// Answers as the official client does in a local run. [sdk]
-    async fn answer(&mut self, query: InteractionQuery) {
-        use pb::interaction_query::Query;
-        use pb::interaction_response::Result;
-        let result = match query.query.unwrap() {
-            Query::WebSearchRequestQuery(_) => {
-                Result::WebSearchRequestResponse(pb::WebSearchRequestResponse {
-                    result: Some(pb::web_search_request_response::Result::Approved(
-                        pb::web_search_request_response::Approved {},
-                    )),
-                })
-            }
-            Query::WebFetchRequestQuery(_) => Result::WebFetchRequestResponse(pb::WebFetchRequestResponse {
-                result: Some(pb::web_fetch_request_response::Result::Approved(
-                    pb::web_fetch_request_response::Approved {},
-                )),
-            }),
-            Query::SwitchModeRequestQuery(_) => {
-                Result::SwitchModeRequestResponse(pb::SwitchModeRequestResponse {
-                    result: Some(pb::switch_mode_request_response::Result::Approved(
-                        pb::switch_mode_request_response::Approved {},
-                    )),
-                })
-            }
-            Query::GenerateImageRequestQuery(query) => {
-                Result::GenerateImageRequestResponse(pb::GenerateImageRequestResponse {
-                    result: Some(pb::generate_image_request_response::Result::Approved(
-                        pb::generate_image_request_response::Approved {
-                            description: query.args.unwrap().description,
-                        },
-                    )),
-                })
-            }
-            Query::CreatePlanRequestQuery(_) => {
-                Result::CreatePlanRequestResponse(pb::CreatePlanRequestResponse {
-                    result: Some(pb::CreatePlanResult {
-                        result: Some(pb::create_plan_result::Result::Success(pb::CreatePlanSuccess {})),
-                        ..Default::default()
-                    }),
-                })
-            }
-            Query::AskQuestionInteractionQuery(_) => {
-                let rejected = pb::AskQuestionRejected {
-                    reason: "Interactive questions are not supported in local SDK runs".to_owned(),
-                };
-                Result::AskQuestionInteractionResponse(pb::AskQuestionInteractionResponse {
-                    result: Some(pb::AskQuestionResult {
-                        result: Some(pb::ask_question_result::Result::Rejected(rejected)),
-                    }),
-                })
-            }
-        };
-        let response = pb::InteractionResponse {
-            id: query.id,
-            result: Some(result),
-        };
-        self.append(ClientMessage::InteractionResponse(response)).await;
     }
 
     async fn kv(&mut self, message: KvServerMessage) {
@@ -720,21 +693,11 @@ impl Turn<'_> {
         let result = match message.message {
             Some(kv_server_message::Message::SetBlobArgs(args)) => {
                 self.report.sets += 1;
-                let error = match (self.cursor.hooks.set)(&args) {
-                    SetAnswer::Acknowledge => {
-                        // A wrong id is the oracle's to report; the real client stores anything. [sdk]
-                        let _ = self.cursor.blobs.set(args.blob_id, args.blob_data);
-                        if let Some(oracle) = &mut self.oracle {
-                            oracle.acknowledged(id);
-                        }
-                        None
-                    }
-                    SetAnswer::Refuse(reason) => Some(Error {
-                        message: reason.to_owned(),
-                    }),
-                    SetAnswer::Withhold => return,
-                };
-                kv_client_message::Message::SetBlobResult(SetBlobResult { error })
+                match (self.cursor.hooks.set)(&args) {
+                    SetAnswer::Acknowledge => return self.acknowledge(id, args).await,
+                    SetAnswer::Refuse(reason) => return self.refuse(id, reason).await,
+                    SetAnswer::Withhold => return self.withheld.push((id, args)),
+                }
             }
             Some(kv_server_message::Message::GetBlobArgs(args)) => {
                 self.report.gets.push(args.blob_id.clone());
@@ -751,12 +714,57 @@ impl Turn<'_> {
             }
             None => return,
         };
+        self.append_kv(id, result).await;
+    }
+
+    async fn acknowledge(&mut self, id: u32, args: SetBlobArgs) {
+        // A wrong id is the oracle's to report; the real client stores anything. [sdk]
+        let _ = self.cursor.blobs.set(args.blob_id, args.blob_data);
+        if let Some(oracle) = &mut self.oracle {
+            oracle.acknowledged(id);
+        }
+        let result = kv_client_message::Message::SetBlobResult(SetBlobResult { error: None });
+        self.append_kv(id, result).await;
+    }
+
+    async fn refuse(&mut self, id: u32, reason: &str) {
+        let message = reason.to_owned();
+        let error = Some(Error { message });
+        let result = kv_client_message::Message::SetBlobResult(SetBlobResult { error });
+        self.append_kv(id, result).await;
+    }
+
+    async fn append_kv(&mut self, id: u32, result: kv_client_message::Message) {
         let answer = KvClientMessage {
             id,
             message: Some(result),
         };
         self.append(ClientMessage::KvClientMessage(answer)).await;
     }
+}
+
+/// The end of a command in an answer.
+fn exit_of(answer: &mut ClientMessage) -> Option<&mut ShellStreamExit> {
+    let ClientMessage::ExecClientMessage(answer) = answer else {
+        return None;
+    };
+    match &mut answer.message {
+        Some(exec_client_message::Message::ShellStream(ShellStream {
+            event: Some(shell_stream::Event::Exit(exit)),
+        })) => Some(exit),
+        _ => None,
+    }
+}
+
+/// Whether a frame is only a sign of life.
+pub fn is_heartbeat(frame: &RunFrame) -> bool {
+    let RunFrame::Message(message) = frame else {
+        return false;
+    };
+    matches!(
+        &message.message,
+        Some(ServerMessage::InteractionUpdate(update)) if matches!(update.message, Some(Update::Heartbeat(_)))
+    )
 }
 
 /// The state in a checkpoint frame.

@@ -85,9 +85,13 @@ impl RecordedRequest {
     }
 }
 
+/// A model that answers each request by its content.
+type Model = Box<dyn Fn(&RecordedRequest) -> Reply + Send>;
+
 #[derive(Default)]
 struct State {
     replies: VecDeque<Reply>,
+    model: Option<Model>,
     requests: Vec<RecordedRequest>,
     violations: Vec<String>,
     lineages: Vec<Lineage>,
@@ -132,6 +136,12 @@ impl StrictChat {
     /// Queues the reply to a further request.
     pub fn reply(&self, reply: Reply) {
         self.state.lock().unwrap().replies.push_back(reply);
+    }
+
+    /// Answers requests for which no reply is queued by their content, so that the same history has the same answer
+    /// however often it is asked for.
+    pub fn answer_by(&self, model: impl Fn(&RecordedRequest) -> Reply + Send + 'static) {
+        self.state.lock().unwrap().model = Some(Box::new(model));
     }
 
     /// Queues a whole answer of text.
@@ -460,8 +470,9 @@ async fn serve(state: Arc<Mutex<State>>, request: Request<Incoming>) -> Result<R
         };
         let breaches = state.check(&request);
         let number = state.requests.len();
-        state.requests.push(request);
         let reply = state.replies.pop_front();
+        let reply = reply.or_else(|| state.model.as_ref().map(|model| model(&request)));
+        state.requests.push(request);
         if let Some(first) = breaches.first() {
             let refusal = json!({"error": {"message": first, "type": "invalid_request_error"}}).to_string();
             state.violations.extend(

@@ -98,6 +98,18 @@ pub enum CheckpointJob {
     },
 }
 
+impl CheckpointJob {
+    fn into_barrier(self) -> Option<Barrier> {
+        match self {
+            Self::Initial { barrier, .. }
+            | Self::Settled { barrier, .. }
+            | Self::Compacted { barrier, .. }
+            | Self::Final { barrier, .. } => Some(barrier),
+            Self::Staged { .. } => None,
+        }
+    }
+}
+
 /// Both stages of the final answer, ready to go out.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FinalCheckpoints {
@@ -132,6 +144,20 @@ impl CheckpointWorker {
     /// # Errors
     /// Why a state could not be secured. The run waits at that state's barrier, which has failed with the same cause.
     pub async fn work(mut self, mut jobs: mpsc::UnboundedReceiver<CheckpointJob>) -> Result<(), RunFailure> {
+        let done = self.serve(&mut jobs).await;
+        if let Err(failure) = &done {
+            // A state that waits behind the one that failed would else end the run first, without the cause.
+            jobs.close();
+            while let Some(job) = jobs.recv().await {
+                if let Some(barrier) = job.into_barrier() {
+                    barrier.fail(failure.clone());
+                }
+            }
+        }
+        done
+    }
+
+    async fn serve(&mut self, jobs: &mut mpsc::UnboundedReceiver<CheckpointJob>) -> Result<(), RunFailure> {
         while let Some(job) = jobs.recv().await {
             self.frontier.measure();
             match job {
