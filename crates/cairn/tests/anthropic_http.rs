@@ -470,6 +470,10 @@ fn what_is_asked_of_the_model_is_sent_or_refused() {
         latency: Latency::Fast,
         ..anthropic_spec()
     };
+    assert_eq!(
+        parameters("fast_body = { speed = 'fast' }", fast.clone()).unwrap(),
+        json!({"speed": "fast"})
+    );
     let unlimited = ModelSpec {
         max_output_tokens: None,
         ..anthropic_spec()

@@ -396,6 +396,10 @@ fn what_is_asked_of_the_model_is_sent_or_refused() {
         latency: Latency::Fast,
         ..spec()
     };
+    assert_eq!(
+        bare("fast_body = { service_tier = 'priority' }", fast.clone()).unwrap(),
+        json!({"service_tier": "priority"})
+    );
     for (options, model) in [
         ("", fast),
         ("", asks(Some(true), None)),

@@ -10,13 +10,15 @@ use secrecy::SecretString;
 use toml::{Table, Value};
 use url::Url;
 
+use super::preset::Preset;
 use super::table::{self, Section};
 use super::{Api, ConfigError, Environment, ModelConfig, beside, parse_listen};
 
 const KEYS: [&str; 5] = ["listen", "data_dir", "client_key", "upstream", "models"];
-const MODEL_KEYS: [&str; 11] = [
+const MODEL_KEYS: [&str; 12] = [
     "id",
     "name",
+    "preset",
     "api",
     "base_url",
     "api_key_env",
@@ -122,14 +124,37 @@ fn model(mut section: Section, path: &Path, env: &Environment<'_>) -> Result<Mod
         .text("id")?
         .ok_or_else(|| missing(&section, "id", "missing; set what the client selects"))?;
     table::check_model_id(&section.path("id"), &id)?;
-    let api = section
-        .text("api")?
-        .ok_or_else(|| missing(&section, "api", &format!("missing; {}", table::api_mend())))?;
-    let api = Api::parse(&api).ok_or_else(|| missing(&section, "api", &table::api_mend()))?;
-    let base_url = section.text("base_url")?;
-    let base_url = base_url
+    let preset = section
+        .text("preset")?
+        .map(|name| Preset::find(&section.path("preset"), &name))
+        .transpose()?;
+    let api = section.text("api")?.map(|api| Api::parse(&api));
+    let api = match (api, &preset) {
+        (Some(Some(api)), Some(preset)) if api != preset.api => {
+            let mend = format!(
+                "must be {} with this preset; correct it, or leave it out",
+                preset.api.as_str()
+            );
+            return Err(missing(&section, "api", &mend));
+        }
+        (Some(Some(api)), _) => api,
+        (Some(None), _) => return Err(missing(&section, "api", &table::api_mend())),
+        (None, Some(preset)) => preset.api,
+        (None, None) => {
+            let mend = format!("missing; {}, or set a preset", table::api_mend());
+            return Err(missing(&section, "api", &mend));
+        }
+    };
+    let base_url = section
+        .text("base_url")?
+        .or_else(|| preset.as_ref()?.base_url.clone())
         .map(|text| table::base_url(&section.path("base_url"), &text))
         .transpose()?;
+    let options = section.subtable("options")?.unwrap_or_default();
+    let options = match preset {
+        Some(preset) => preset.with_options(options),
+        None => options,
+    };
     let model = ModelConfig {
         name: section.text("name")?,
         api,
@@ -139,7 +164,7 @@ fn model(mut section: Section, path: &Path, env: &Environment<'_>) -> Result<Mod
         context_window: section.tokens("context_window")?,
         max_output_tokens: section.tokens("max_output_tokens")?,
         vision: section.flag("vision")?.unwrap_or(false),
-        options: section.subtable("options")?.unwrap_or_default(),
+        options,
         id,
     };
     table::check_required(

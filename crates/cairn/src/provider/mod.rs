@@ -9,6 +9,7 @@ mod blocks;
 mod call;
 mod endpoint;
 mod event;
+mod extra_body;
 mod fault;
 mod json;
 mod openai;
