@@ -15,6 +15,8 @@ mod model_events;
 mod provider_input;
 #[path = "support/streams.rs"]
 mod streams;
+#[path = "anthropic_stream/surrogate_halves.rs"]
+mod surrogate_halves;
 
 use std::sync::LazyLock;
 

@@ -127,3 +127,27 @@ pub fn assert_cuts(
         assert_eq!(Answer::join(&events, false).usage, None, "{name} cut at {cut}");
     }
 }
+
+/// Pieces of the JSON text `"a😀b"` (quotes included) in which a surrogate pair is whole once they are joined.
+pub const JOINED_HALVES: [&[&str]; 4] = [
+    // In one delta; cut; cut with an empty delta between.
+    &[r#"\"a"#, r"\ud83d\ude00", r#"b\""#],
+    &[r#"\"a\ud83d"#, r#"\ude00b\""#],
+    &[r#"\"a"#, r"\ud83d", r"\uDE00", r#"b\""#],
+    &[r#"\"a\uD83D"#, "", r#"\ude00b\""#],
+];
+
+/// Pieces in which half of a surrogate pair is left alone.
+pub const LONE_HALVES: [&[&str]; 7] = [
+    // At the end; before other text; low half first, alone and after text; inside one delta.
+    &[r#"\"a\ud83d"#],
+    &[r#"\"a\ud83d"#, r#"b\""#],
+    &[r#"\"a\ud83d"#, r"\ud83d", r#"\ude00b\""#],
+    &[r"\ude00"],
+    &[r#"\"a"#, r#"\ude00\""#],
+    &[r"\ude00", r"\ud83d"],
+    &[r#"\"a\ud83db\""#],
+];
+
+/// What a failure says that is about a half.
+pub const LONE_HALF: &str = "half of a surrogate pair came without its other half";
