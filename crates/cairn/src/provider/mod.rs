@@ -24,6 +24,7 @@ pub mod scripted;
 pub mod sse;
 mod stream_text;
 mod transport;
+mod unpack;
 
 pub use call::Progress;
 pub use event::{ModelEvent, StopReason};

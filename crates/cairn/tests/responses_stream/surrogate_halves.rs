@@ -98,7 +98,7 @@ fn an_end_inside_a_pair_keeps_the_failure_that_explains_it() {
         raw_deltas("function_call_arguments", &[r#"{\"path\":\"\ud83d"#]) + &stream(&[done(0, cut_call)]),
     ] {
         assert_eq!(
-            fails(&(half.clone() + &stream(&[incomplete.clone()]))).fault,
+            fails(&(half.clone() + &stream(std::slice::from_ref(&incomplete)))).fault,
             ProviderFault::OutputLimit
         );
         assert_eq!(fails(&half).fault, ProviderFault::Cut);

@@ -302,6 +302,19 @@ impl Reply {
         reply
     }
 
+    /// The same with a body that is no text.
+    pub fn status_bytes(status: u16, body: impl Into<Bytes>) -> Self {
+        let mut reply = Self::status(status, &[], "");
+        reply.body = body.into();
+        reply
+    }
+
+    /// Sends a further header.
+    pub fn header(mut self, name: &str, value: &str) -> Self {
+        self.headers.push((name.into(), value.into()));
+        self
+    }
+
     /// The connection closes without an answer.
     pub fn disconnect() -> Self {
         let mut reply = Self::raw("");
