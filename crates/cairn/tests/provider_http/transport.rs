@@ -9,7 +9,7 @@ use flate2::write::GzEncoder;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::model_events::answer;
+use crate::model_events::{Answer, answer, collect};
 use crate::provider_input::{chat_model, invocation};
 use crate::strict_chat::{Reply, StrictChat};
 use crate::{KEY, OpenAiChat, fails, hello, provider, provider_with};
@@ -134,6 +134,27 @@ async fn a_pooled_connection_that_died_is_not_noticed() {
 }
 
 #[tokio::test]
+async fn a_date_until_which_to_wait_is_measured_by_the_endpoints_own_clock() {
+    let chat = StrictChat::start().await;
+    let provider = provider(&chat);
+    let until = |date: &str| chat.reply_status(429, &[("retry-after", date)], "{}");
+    until("Sun, 06 Nov 1994 08:49:37 GMT");
+    chat.reply_text("at once");
+    assert_eq!(
+        answer(provider.call(&hello(), invocation())).await.text,
+        "at once"
+    );
+    let bodies: Vec<_> = chat.requests().into_iter().map(|request| request.body).collect();
+    assert_eq!(bodies[0], bodies[1]);
+    // Longer than anybody waits without being told.
+    until("Tue, 31 Dec 2999 23:59:59 GMT");
+    let (_, failure) = fails(&provider).await;
+    assert!(failure.retry_after.unwrap() > std::time::Duration::from_secs(60 * 60));
+    assert_eq!(chat.requests().len(), 3);
+    chat.assert_clean();
+}
+
+#[tokio::test]
 async fn each_model_has_its_own_limit_for_the_first_byte() {
     let chat = StrictChat::start().await;
     // Its limit on silence holds after the first byte only.
@@ -149,5 +170,39 @@ async fn each_model_has_its_own_limit_for_the_first_byte() {
     lost_gate.gone().await;
     gate.open();
     assert_eq!(waiting.await.unwrap().text, "late");
+    chat.assert_clean();
+}
+
+#[tokio::test]
+async fn signs_of_life_keep_a_silent_model_and_only_so_long() {
+    let chat = StrictChat::start().await;
+    let comments = |options: &str| {
+        let (sender, pieces) = tokio::sync::mpsc::channel(1);
+        chat.reply(Reply::fed(pieces));
+        let provider = provider_with(&chat, options);
+        let call = tokio::spawn(async move { collect(provider.call(&hello(), invocation())).await });
+        (sender, call)
+    };
+    // In all longer than the limit on silence, each pause much shorter.
+    let (sender, call) = comments("idle_timeout_seconds = 2");
+    let mut clock = tokio::time::interval(std::time::Duration::from_millis(125));
+    for _ in 0..20 {
+        clock.tick().await;
+        sender.send(": keep-alive\n\n".into()).await.unwrap();
+    }
+    sender.send(STREAM.into()).await.unwrap();
+    drop(sender);
+    let (events, failure) = call.await.unwrap();
+    assert_eq!(failure, None);
+    assert_eq!(Answer::join(&events, true).text, "Grüße");
+    // The limit on progress ends what would go on for ever; the endpoint sees that nobody reads on.
+    let (sender, call) = comments("idle_timeout_seconds = 2\nprogress_timeout_seconds = 0.3");
+    while sender.send(": keep-alive\n\n".into()).await.is_ok() {
+        clock.tick().await;
+    }
+    let (_, failure) = call.await.unwrap();
+    let failure = failure.unwrap();
+    assert_eq!(failure.fault, ProviderFault::Timeout);
+    assert!(failure.message.contains("progress_timeout_seconds"), "{failure}");
     chat.assert_clean();
 }
