@@ -87,6 +87,11 @@ fn a_bad_configuration_names_the_key_and_never_the_value() {
             "max_completion_tokens, max_tokens",
         ),
         (
+            "conversation_header = 'a b'",
+            "options.conversation_header",
+            "the name of a header",
+        ),
+        (
             "efforts = ['huge']",
             "options.efforts",
             "a list of some of none, minimal",

@@ -12,7 +12,7 @@ use super::json::Json;
 use crate::model::{ConversationId, Image, ProviderFailure, ProviderFault, ReasoningEffort, ToolDefinition};
 
 /// An opaque key that is the same for all requests of a conversation.
-fn prompt_cache_key(conversation: &ConversationId) -> String {
+pub(crate) fn prompt_cache_key(conversation: &ConversationId) -> String {
     let mut hash = Sha256::new();
     hash.update(b"cairn prompt cache key 1\n");
     hash.update(conversation.as_str().as_bytes());

@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use http::HeaderName;
 use serde_json::Value;
 
 use super::RouteError;
@@ -82,6 +83,18 @@ impl Options {
                 let words: Vec<&str> = choices.iter().map(|(word, _)| *word).collect();
                 self.error(key, &format!("must be one of {}", words.join(", ")))
             })
+    }
+
+    /// The name of a header, if the option is there.
+    pub(crate) fn header_name(&mut self, key: &'static str) -> Result<Option<HeaderName>, RouteError> {
+        let Some(value) = self.take(key) else {
+            return Ok(None);
+        };
+        value
+            .as_str()
+            .and_then(|name| HeaderName::from_bytes(name.as_bytes()).ok())
+            .map(Some)
+            .ok_or_else(|| self.error(key, "must be the name of a header"))
     }
 
     /// A table in the order in which it was written; empty if absent.

@@ -50,6 +50,23 @@ impl Limits {
     }
 }
 
+/// What one request sends: the same for each try.
+#[derive(Clone, Debug)]
+pub(crate) struct Outgoing {
+    pub(crate) body: Bytes,
+    /// Headers beside the endpoint's own.
+    pub(crate) headers: HeaderMap,
+}
+
+impl From<Bytes> for Outgoing {
+    fn from(body: Bytes) -> Self {
+        Self {
+            body,
+            headers: HeaderMap::new(),
+        }
+    }
+}
+
 /// A failed try and whether the endpoint allows another one.
 #[derive(Debug)]
 pub(crate) struct AttemptFailure {
@@ -111,14 +128,15 @@ impl Transport {
         })
     }
 
-    /// Sends the body once and gives the answer as soon as it is known to be an event stream.
-    pub(crate) async fn send(self: &Arc<Self>, body: Bytes) -> Result<EventBody, AttemptFailure> {
+    /// Sends the request once and gives the answer as soon as it is known to be an event stream.
+    pub(crate) async fn send(self: &Arc<Self>, outgoing: Outgoing) -> Result<EventBody, AttemptFailure> {
         let deadline = Instant::now() + self.limits.first_byte;
         let request = self
             .client
             .post(self.endpoint.url.clone())
             .headers(self.endpoint.headers.clone())
-            .body(body);
+            .headers(outgoing.headers)
+            .body(outgoing.body);
         let response = tokio::time::timeout_at(deadline, request.send())
             .await
             .map_err(|_| self.silent("first_byte_timeout_seconds", self.limits.first_byte))?

@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 
-use cairn::model::ProviderFault;
+use cairn::model::{ConversationId, ProviderFault};
 use cairn::provider::Provider;
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -131,6 +131,33 @@ async fn a_pooled_connection_that_died_is_not_noticed() {
         );
         assert_eq!(second.text, "Grüße");
     }
+}
+
+#[tokio::test]
+async fn a_conversation_is_named_in_a_header_where_the_endpoint_looks_for_it() {
+    let chat = StrictChat::start().await;
+    let named = provider_with(&chat, "conversation_header = 'x-grok-conv-id'");
+    let mut other = hello();
+    other.conversation = ConversationId::new("another");
+    for (provider, request) in [
+        (&named, hello()),
+        (&named, hello()),
+        (&named, other),
+        (&provider(&chat), hello()),
+    ] {
+        chat.reply_text("hi");
+        answer(provider.call(&request, invocation())).await;
+    }
+    let requests = chat.requests();
+    let names: Vec<_> = requests
+        .iter()
+        .map(|request| request.headers.get("x-grok-conv-id"))
+        .collect();
+    assert!(names[0].is_some_and(|name| name.len() == 32));
+    assert_eq!(names[0], names[1]);
+    assert!(names[2].is_some() && names[2] != names[0]);
+    assert_eq!(names[3], None);
+    chat.assert_clean();
 }
 
 #[tokio::test]

@@ -56,6 +56,8 @@ impl RecordedRequest {
 /// The rules of Chat Completions, and what was seen by them.
 #[derive(Default)]
 pub struct ChatRules {
+    /// The thinking of every answer given, in order, if it must come back; empty where there was none.
+    given: Option<Vec<String>>,
     lineages: Vec<Lineage>,
     one_conversation: bool,
     reset_allowed: bool,
@@ -86,6 +88,12 @@ impl StrictChat {
     /// Queues a response with this status, these headers and this body.
     pub fn reply_status(&self, status: u16, headers: &[(&str, &str)], body: &str) {
         self.reply(Reply::status(status, headers, body));
+    }
+
+    /// From now on every answer of the conversation must come back with its `reasoning_content`, byte for byte, and with an
+    /// empty one where it had none.
+    pub fn requires_reasoning(&self) {
+        self.rules(|rules| rules.given = Some(Vec::new()));
     }
 
     /// From now on every request must extend the one before it.
@@ -150,7 +158,9 @@ impl Reply {
             json!({"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110}),
         );
         sse.push_str("data: [DONE]\n\n");
-        Self::raw(sse)
+        let mut reply = Self::raw(sse);
+        reply.issues = vec![reasoning.unwrap_or_default().to_owned()];
+        reply
     }
 }
 
@@ -159,6 +169,12 @@ impl Rules for ChatRules {
 
     fn check(&mut self, request: &RecordedRequest) -> Vec<Breach> {
         self.breaches(request).into_iter().map(Breach::from).collect()
+    }
+
+    fn sends(&mut self, reply: &Reply) {
+        if let Some(given) = &mut self.given {
+            given.extend(reply.issues.iter().cloned());
+        }
     }
 }
 
@@ -180,6 +196,19 @@ impl ChatRules {
         }
         check_tools(&request.json, &mut breaches);
         check_messages(request.messages(), &mut breaches);
+        if let Some(given) = &self.given {
+            let answers = request
+                .messages()
+                .iter()
+                .filter(|message| message["role"] == "assistant");
+            for (index, (answer, given)) in answers.zip(given).enumerate() {
+                if answer["reasoning_content"] != *given {
+                    breaches.push(format!(
+                        "reasoning_content is missing or changed in answer {index}: {answer}"
+                    ));
+                }
+            }
+        }
         self.check_extension(request, &mut breaches);
         breaches
     }

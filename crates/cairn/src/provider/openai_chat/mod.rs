@@ -14,10 +14,12 @@ mod wire;
 use std::sync::Arc;
 
 use futures_util::stream;
+use http::HeaderValue;
 
 use super::call::{Signal, call};
+use super::openai;
 use super::options::Options;
-use super::transport::Transport;
+use super::transport::{Outgoing, Transport};
 use super::{ModelInvocation, ModelStream, Provider, RouteError};
 use crate::config::ModelConfig;
 use crate::model::ModelRequest;
@@ -61,8 +63,15 @@ impl Provider for OpenAiChat {
             Ok(encoded) => encoded,
             Err(failure) => return Box::pin(stream::iter([Err(failure)])),
         };
+        let mut outgoing = Outgoing::from(encoded.body);
+        // The key is of hexadecimal digits, which every header takes.
+        if let Some(name) = &self.profile.conversation_header
+            && let Ok(key) = HeaderValue::from_str(&openai::prompt_cache_key(&request.conversation))
+        {
+            outgoing.headers.insert(name.clone(), key);
+        }
         let profile = Arc::clone(&self.profile);
-        call(Arc::clone(&self.transport), encoded.body, invocation, move || {
+        call(Arc::clone(&self.transport), outgoing, invocation, move || {
             let mut decoder = ChatDecoder::new(&profile);
             move |signal: Signal<'_>, events: &mut _| match signal {
                 Signal::Event(event) => decoder.push(event, events),

@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use http::HeaderName;
 use http::header::AUTHORIZATION;
 
 use crate::config::ModelConfig;
@@ -49,6 +50,8 @@ pub struct ChatProfile {
     pub(crate) include_usage: bool,
     /// Option `prompt_cache_key`: send an opaque key that stays the same for a conversation.
     pub(crate) prompt_cache_key: bool,
+    /// Option `conversation_header`: the header that carries the same key, for endpoints that look for it there.
+    pub(crate) conversation_header: Option<HeaderName>,
     /// Option `effort_parameter`: how a thinking effort is asked for.
     pub(crate) effort: EffortParameter,
     /// Option `thinking_parameter`: how thinking is switched on and off.
@@ -111,6 +114,7 @@ impl ChatProfile {
     /// - `done_is_terminal`: default false; true only for endpoints that never send a finish reason.
     /// - `include_usage`: default true; false for endpoints that refuse `stream_options`.
     /// - `prompt_cache_key`: default false; true for endpoints that take the parameter.
+    /// - `conversation_header`: the name of a header that carries the same key.
     /// - `effort_parameter`: `reasoning_effort` (default), `reasoning.effort` or `none`.
     /// - `efforts`: the list of efforts that the endpoint knows.
     /// - `thinking_parameter`: `none` (default), `thinking.type`, `enable_thinking`,
@@ -177,6 +181,7 @@ impl ChatProfile {
             done_is_terminal: options.flag("done_is_terminal", false)?,
             include_usage,
             prompt_cache_key: options.flag("prompt_cache_key", false)?,
+            conversation_header: options.header_name("conversation_header")?,
             effort,
             efforts: options.choices("efforts", &EFFORTS)?,
             thinking,
