@@ -17,10 +17,6 @@ mod support;
 mod model_events;
 #[path = "support/provider_input.rs"]
 mod provider_input;
-#[path = "support/strict_chat.rs"]
-mod strict_chat;
-#[path = "support/strict_responses.rs"]
-mod strict_responses;
 
 use cairn::model::{
     HistoryItem, Image, Latency, ModelSpec, Part, ProviderFailure, ProviderFault, ReasoningEffort,
@@ -33,9 +29,9 @@ use provider_input::{
     assistant, invocation, request, request_of, responses_model, result, said, spec, user, user_parts,
 };
 use serde_json::{Value, json};
-use strict_chat::Reply;
-use strict_responses::{Items, StrictResponses};
 use support::fake_client::Bench;
+use support::strict_chat::Reply;
+use support::strict_responses::{Items, StrictResponses};
 
 fn provider(base_url: &str, options: &str) -> OpenAiResponses {
     OpenAiResponses::new(&responses_model(base_url, options)).unwrap()
