@@ -29,6 +29,9 @@ function stream(deltas, finish, usage) {
 
 const usageOf = (usage) => ({ prompt_tokens: 100, completion_tokens: 10, total_tokens: 110, ...usage });
 
+/** An answer `{ reasoning, text, calls, usage }` in whatever API the scenario's endpoint speaks. */
+export const say = (parts) => ({ say: parts });
+
 /** An answer in text; pieces become one chunk each. Pieces of `reasoning` come before it. */
 export function text(pieces, { reasoning = [], usage } = {}) {
   const list = Array.isArray(pieces) ? pieces : [pieces];

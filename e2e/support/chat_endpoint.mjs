@@ -1,12 +1,13 @@
-// A strict Chat Completions endpoint on loopback: plays scripted answers, records every body, and notes as a fault
+// A strict endpoint on loopback, of Chat Completions unless a scenario wants another API: plays scripted answers, records every body, and notes as a fault
 // whatever a real endpoint would refuse and whatever breaks the append-only rule.
 import http from "node:http";
+import { chat } from "./apis.mjs";
 import { elements, members } from "./raw_json.mjs";
 
 const TOOL_NAME = /^[a-zA-Z0-9_-]{1,64}$/;
 
 export class ChatEndpoint {
-  /** Every request, in order: `{text, json, messages, headers}`; `messages` are raw JSON texts. */
+  /** Every request, in order: `{text, json, messages, headers, host}`; `messages` are raw JSON texts, `host` is "direct" unless it came through a proxy. */
   requests = [];
   /** Numbers (from 0) of the requests that began anew with a summary which no request had before. */
   resets = [];
@@ -19,10 +20,15 @@ export class ChatEndpoint {
   #reset;
   #server;
   #key;
+  #api;
+  /** What was given out in answers and must come back as it was; the API says what that is. */
+  #issued = [];
 
-  static async start({ key } = {}) {
+  /** `api` is one of apis.mjs. */
+  static async start({ key, api = chat } = {}) {
     const endpoint = new ChatEndpoint();
     endpoint.#key = key;
+    endpoint.#api = api;
     endpoint.#server = http.createServer((request, response) => {
       endpoint.#serve(request, response).catch((error) => {
         endpoint.faults.push(`the endpoint failed: ${error.stack}`);
@@ -34,7 +40,7 @@ export class ChatEndpoint {
   }
 
   get baseUrl() {
-    return `http://127.0.0.1:${this.#server.address().port}/v1`;
+    return `http://127.0.0.1:${this.#server.address().port}${this.#api.base}`;
   }
 
   /** Queues answers for the next requests; a function is called for its answer when its request is there. */
@@ -78,28 +84,35 @@ export class ChatEndpoint {
       response.end(JSON.stringify({ error: { message: "no answer is scripted" } }));
       return;
     }
-    await play(answer, request, response);
+    await play(answer.say ? this.rendered(answer) : answer, request, response);
+  }
+
+  /** An answer of `say` as it goes over the wire; what it gives out is expected back. */
+  rendered({ say }) {
+    return this.#api.render(say, this.#issued);
   }
 
   #check(request, text) {
     const number = this.requests.length + 1;
     const fault = (message) => this.faults.push(`request ${number}: ${message}`);
-    const entry = { text, headers: request.headers, json: undefined, messages: [], rest: new Map() };
+    // A request through a proxy names its host.
+    const { host, pathname } = new URL(request.url, "http://direct");
+    const entry = { text, host, headers: request.headers, json: undefined, messages: [], rest: new Map() };
     this.requests.push(entry);
-    if (request.method !== "POST" || request.url !== "/v1/chat/completions") fault(`went to ${request.method} ${request.url}`);
+    if (request.method !== "POST" || pathname !== this.#api.path) fault(`went to ${request.method} ${request.url}`);
     if (request.headers["content-type"] !== "application/json") fault(`has content type ${request.headers["content-type"]}`);
-    const authorization = this.#key === undefined ? undefined : `Bearer ${this.#key}`;
-    if (request.headers.authorization !== authorization) fault("has the wrong authorization header");
+    if (!this.#api.isAuthorized(request.headers, this.#key)) fault("has the wrong authorization header");
     try {
       entry.json = JSON.parse(text);
       entry.rest = new Map(members(text));
-      entry.messages = elements(entry.rest.get("messages") ?? "[]");
-      entry.rest.delete("messages");
+      entry.messages = elements(entry.rest.get(this.#api.list) ?? "[]");
+      entry.rest.delete(this.#api.list);
     } catch (error) {
       fault(`is no valid JSON: ${error.message}`);
       return;
     }
-    for (const problem of dialectProblems(entry.json)) fault(problem);
+    const problems = this.#api.problems ?? dialectProblems;
+    for (const problem of problems(entry.json, this.#issued)) fault(problem);
     const reset = this.#reset;
     this.#reset = undefined;
     const asked = startsWith(entry.json.messages?.at(-1), "<compaction>");

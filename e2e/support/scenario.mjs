@@ -6,6 +6,7 @@ import path from "node:path";
 import { test } from "node:test";
 import { setTimeout as pause } from "node:timers/promises";
 import { calls, text } from "./answers.mjs";
+import { chat } from "./apis.mjs";
 import { Cairn } from "./cairn.mjs";
 import { ChatEndpoint } from "./chat_endpoint.mjs";
 import { Client } from "./client.mjs";
@@ -16,7 +17,8 @@ const ENDPOINT_KEY = "sk-CANARY-of-the-scenario";
 
 /**
  * Declares a test. `files` are put into the workspace; `model` adds to the model's table of the configuration and `models`
- * are further tables; `services` are other tables of the configuration by name; `client` are options of each client
+ * are further tables; `services` are other tables of the configuration by name; `api` is the API that the endpoint speaks
+ * (apis.mjs); `environment` gives more variables for cairn, from the endpoint; `client` are options of each client
  * (`Client.open`); `stray` matches errors that the client itself raises where nobody waits for them.
  * After the body every rule that always holds is checked: no fault at the endpoint, no answer left over, no stray error in
  * the client, no endpoint key in the log.
@@ -42,20 +44,24 @@ class Scene {
   #model;
   #models;
   #services;
+  #api;
+  #environment;
   #clientOptions;
   #data = 0;
 
-  static async start({ files = {}, model = {}, models = [], services = {}, client = {} }) {
+  static async start({ files = {}, model = {}, models = [], services = {}, api = chat, environment = () => ({}), client = {} }) {
     const scene = new Scene();
     scene.#folder = fs.mkdtempSync(path.join(os.tmpdir(), "cairn-e2e-"));
     scene.#model = model;
     scene.#models = models;
     scene.#services = services;
+    scene.#api = api;
+    scene.#environment = environment;
     scene.#clientOptions = client;
     for (const name of ["home", "workspace", "cairn"]) fs.mkdirSync(path.join(scene.#folder, name));
     for (const [name, content] of Object.entries(files)) scene.write(name, content);
     try {
-      scene.endpoint = await ChatEndpoint.start({ key: ENDPOINT_KEY });
+      scene.endpoint = await ChatEndpoint.start({ key: ENDPOINT_KEY, api });
       await scene.startCairn();
       await scene.openClient();
     } catch (error) {
@@ -116,12 +122,12 @@ class Scene {
       folder: path.join(this.#folder, "cairn"),
       dataDir: path.join(this.#folder, `data-${this.#data}`),
       clientKey: CLIENT_KEY,
-      environment: { ENDPOINT_KEY },
+      environment: { ENDPOINT_KEY, ...this.#environment(this.endpoint) },
       services: this.#services,
       models: [
         {
           id: "default",
-          api: "openai-chat",
+          api: this.#api.name,
           base_url: this.endpoint.baseUrl,
           api_key_env: "ENDPOINT_KEY",
           model: "scripted",

@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { call, calls, cutBefore, endBefore, hold, status, text } from "../support/answers.mjs";
+import { anthropic, responses } from "../support/apis.mjs";
 import { ChatEndpoint, dialectProblems, extensionProblems } from "../support/chat_endpoint.mjs";
 import { elements, members } from "../support/raw_json.mjs";
 
@@ -114,3 +115,51 @@ test("a held answer goes on when released and tells when the reader leaves", () 
     await left.body.cancel();
     await second.closed;
   }));
+
+test("the rules of Responses: pairs, reasoning and state", () => {
+  const body = (...input) => ({
+    model: "m",
+    stream: true,
+    store: false,
+    include: ["reasoning.encrypted_content"],
+    tools: [{ name: "Read" }],
+    instructions: "i",
+    input,
+  });
+  const user = { type: "message", role: "user", content: [{ type: "input_text", text: "u" }] };
+  const said = { type: "message", role: "assistant", content: [{ type: "output_text", text: "a" }] };
+  const thought = { type: "reasoning", summary: [], encrypted_content: "known" };
+  const called = { type: "function_call", call_id: "c", name: "Read", arguments: "{}" };
+  const result = { type: "function_call_output", call_id: "c", output: "r" };
+  const problems = (...input) => responses.problems(body(...input), ["known"]).length;
+  assert.equal(problems(user, thought, said, thought, called, result, user), 0);
+  assert.equal(responses.problems({ ...body(user), store: true }, []).length, 1);
+  assert.equal(problems(user, { ...said, id: "msg_1" }), 1);
+  assert.equal(problems(user, { ...thought, encrypted_content: "of another" }, said), 1);
+  assert.equal(problems(user, thought, user), 1);
+  assert.equal(problems(user, thought), 1);
+  assert.equal(problems(user, called, user), 1);
+  assert.equal(problems(user, result), 1);
+  assert.equal(problems(user, called, result, called, result), 1);
+});
+
+test("the rules of Messages: grouping, pairs and signed thinking", () => {
+  const body = (...messages) => ({ model: "m", max_tokens: 1, stream: true, tools: [{ name: "Read" }], system: [{ text: "s" }], messages });
+  const message = (role, ...content) => ({ role, content });
+  const text = (words) => ({ type: "text", text: words });
+  const thought = { type: "thinking", thinking: "t", signature: "signed" };
+  const called = { type: "tool_use", id: "c", name: "Read", input: {} };
+  const result = { type: "tool_result", tool_use_id: "c", content: "r" };
+  const issued = [{ signature: "signed", blocks: [thought, called].map((block) => JSON.stringify(block)).join() }];
+  const problems = (...messages) => anthropic.problems(body(...messages), issued).length;
+  const [user, answer] = [message("user", text("u")), message("assistant", thought, called)];
+  assert.equal(problems(user, answer, message("user", result, text("u"))), 0);
+  assert.equal(problems(user, answer, message("user", { ...result, cache_control: {} })), 0);
+  assert.equal(problems(user, answer, message("user", text("u"), result)), 1);
+  assert.equal(problems(user, answer, user), 1);
+  assert.equal(problems(user, message("assistant", called, thought), message("user", result)), 1);
+  assert.equal(problems(user, message("assistant", { ...thought, thinking: "T" }, called), message("user", result)), 1);
+  assert.equal(problems(user, message("assistant", { ...thought, signature: "forged" }), user), 1);
+  assert.equal(problems(user, message("assistant", text(" ")), user), 1);
+  assert.equal(problems(user, message("assistant", text("a"))), 1);
+});

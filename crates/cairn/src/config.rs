@@ -5,6 +5,7 @@
 
 mod client_key;
 mod file;
+mod preset;
 mod table;
 mod web;
 

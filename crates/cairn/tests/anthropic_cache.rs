@@ -13,6 +13,8 @@
 mod provider_input;
 #[path = "support/strict_anthropic.rs"]
 mod strict_anthropic;
+#[path = "support/strict_chat.rs"]
+mod strict_chat;
 
 use std::sync::{Arc, LazyLock};
 

@@ -14,6 +14,8 @@ mod model_events;
 mod provider_input;
 #[path = "support/strict_anthropic.rs"]
 mod strict_anthropic;
+#[path = "support/strict_chat.rs"]
+mod strict_chat;
 
 use std::sync::Arc;
 
@@ -28,7 +30,8 @@ use provider_input::{
     anthropic_model, anthropic_spec, assistant, invocation, request_of, result, said, user, user_parts,
 };
 use serde_json::{Value, json};
-use strict_anthropic::{Reply, Said, StrictAnthropic};
+use strict_anthropic::{Said, StrictAnthropic};
+use strict_chat::Reply;
 
 const KEY: &str = "sk-CANARY-123";
 
@@ -470,6 +473,10 @@ fn what_is_asked_of_the_model_is_sent_or_refused() {
         latency: Latency::Fast,
         ..anthropic_spec()
     };
+    assert_eq!(
+        parameters("fast_body = { speed = 'fast' }", fast.clone()).unwrap(),
+        json!({"speed": "fast"})
+    );
     let unlimited = ModelSpec {
         max_output_tokens: None,
         ..anthropic_spec()

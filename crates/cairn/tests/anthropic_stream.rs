@@ -13,18 +13,19 @@
 mod model_events;
 #[path = "support/provider_input.rs"]
 mod provider_input;
+#[path = "support/streams.rs"]
+mod streams;
+#[path = "anthropic_stream/surrogate_halves.rs"]
+mod surrogate_halves;
 
-use std::collections::VecDeque;
 use std::sync::LazyLock;
 
 use cairn::model::{ProviderFailure, ProviderFault, Usage};
+use cairn::provider::StopReason;
 use cairn::provider::anthropic::{Anthropic, AnthropicDecoder};
-use cairn::provider::sse::{SseError, SseReader};
-use cairn::provider::{ModelEvent, Progress, StopReason};
 use model_events::{Answer, call};
 use serde_json::{Value, json};
-
-type Outcome = (Vec<ModelEvent>, Option<ProviderFailure>);
+use streams::{Outcome, assert_cuts, assert_same_in_all_pieces};
 
 /// Decodes pieces of a stream as the transport does.
 fn decode_pieces<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Outcome {
@@ -33,32 +34,10 @@ fn decode_pieces<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Outcome {
         Anthropic::new(&provider_input::anthropic_model("http://127.0.0.1:1/v1", "")).unwrap()
     });
     let mut decoder = AnthropicDecoder::new(PROVIDER.profile());
-    let mut sse = SseReader::new();
-    let mut events = VecDeque::new();
-    let decode = || {
-        for piece in pieces {
-            sse.push(piece);
-            while let Some(event) = sse.next_event().map_err(unreadable)? {
-                if decoder.push(event, &mut events)? == Progress::Done {
-                    return Ok(());
-                }
-            }
-        }
-        if let Some(event) = sse.finish().map_err(unreadable)?
-            && decoder.push(event, &mut events)? == Progress::Done
-        {
-            return Ok(());
-        }
-        decoder
-            .finish()
-            .map(|progress| assert_eq!(progress, Progress::Done))
-    };
-    let failure = decode().err();
-    (events.into(), failure)
-}
-
-fn unreadable(fault: SseError) -> ProviderFailure {
-    ProviderFailure::new(ProviderFault::Malformed, fault.to_string())
+    streams::decode_pieces(pieces, |event, events| match event {
+        Some(event) => decoder.push(event, events),
+        None => decoder.finish(),
+    })
 }
 
 fn decode(stream: &[u8]) -> Outcome {
@@ -293,26 +272,16 @@ fn every_answer_is_read_whole() {
 }
 
 #[test]
-fn pieces_line_ends_and_keep_alives_change_nothing() {
+fn pieces_line_ends_keep_alives_and_pings_change_nothing() {
     for fixture in fixtures() {
-        let expected = decode(fixture.stream);
         let text = std::str::from_utf8(fixture.stream).unwrap();
-        let same = |what: &str, outcome: Outcome| assert_eq!(outcome, expected, "{} {what}", fixture.name);
-        same(
-            "by line",
-            decode_pieces(fixture.stream.split_inclusive(|byte| *byte == b'\n')),
-        );
-        same("by byte", decode_pieces(fixture.stream.chunks(1)));
-        for (what, line_end) in [("CRLF", "\r\n"), ("CR", "\r")] {
-            let other = text.replace('\n', line_end);
-            same(what, decode(other.as_bytes()));
-            same(what, decode_pieces(other.as_bytes().chunks(1)));
-        }
+        assert_same_in_all_pieces(fixture.name, text, |pieces| decode_pieces(pieces.iter().copied()));
         let pings = text.replace("\n\n", "\n\nevent: ping\ndata: {\"type\": \"ping\"}\n\n");
-        same("pings", decode(pings.as_bytes()));
-        same(
-            "keep-alives",
-            decode(text.replace('\n', "\n: keep-alive\n").as_bytes()),
+        assert_eq!(
+            decode(pings.as_bytes()),
+            decode(fixture.stream),
+            "{}",
+            fixture.name
         );
     }
 }
@@ -320,29 +289,10 @@ fn pieces_line_ends_and_keep_alives_change_nothing() {
 #[test]
 fn a_cut_stream_has_one_outcome_and_succeeds_only_after_message_stop() {
     for fixture in fixtures() {
-        let end_mark = r#"{"type":"message_stop"}"#;
         let text = std::str::from_utf8(fixture.stream).unwrap();
-        let terminal = text.find(end_mark).unwrap() + end_mark.len();
-        for cut in 0..fixture.stream.len() {
-            let (events, failure) = decode(&fixture.stream[..cut]);
-            let answer = Answer::join(&events, failure.is_none());
-            let name = fixture.name;
-            assert_eq!(
-                failure.is_none(),
-                cut >= terminal,
-                "{name} cut at {cut}: {failure:?}"
-            );
-            match failure {
-                Some(failure) => {
-                    assert!(
-                        failure.fault == ProviderFault::Cut || failure.message.contains("inside a character"),
-                        "{name} cut at {cut}: {failure:?}"
-                    );
-                    assert_eq!((answer.replay, answer.usage), (None, None), "{name} cut at {cut}");
-                }
-                None => assert_eq!(answer.calls, fixture.answer.calls, "{name} cut at {cut}"),
-            }
-        }
+        let is_terminal = |line: &str| line.contains(r#"{"type":"message_stop"}"#);
+        let decode = |pieces: &[&[u8]]| decode_pieces(pieces.iter().copied());
+        assert_cuts(fixture.name, text, is_terminal, decode, |_| false);
     }
 }
 

@@ -21,11 +21,11 @@ use cairn::provider::ModelEvent;
 use cairn::store::RecordedOutcome;
 use support::fake_client::{Bench, prepared, user_message};
 use support::fake_provider::{FakeProvider, calls, text};
+use support::over_http::Over;
 
-#[tokio::test]
-async fn a_newer_run_stops_the_older_one_and_the_older_one_leaves_nothing() {
+async fn a_newer_run_stops_the_older_one_and_the_older_one_leaves_nothing(over: Over) {
     let bench = Bench::new().await;
-    let provider = FakeProvider::new();
+    let provider = FakeProvider::over(over).await;
     let feed = provider.feed();
     provider.answer(text("second"));
     let mut old = bench.start(&provider, bench.user_turn("old", None, "hi").await);
@@ -61,10 +61,9 @@ async fn a_newer_run_stops_the_older_one_and_the_older_one_leaves_nothing() {
     assert_eq!(kinds, [true, true], "the cut answer is no part of the history");
 }
 
-#[tokio::test]
-async fn a_cancelled_tool_wait_ends_at_once_and_late_results_change_nothing() {
+async fn a_cancelled_tool_wait_ends_at_once_and_late_results_change_nothing(over: Over) {
     let bench = Bench::new().await;
-    let provider = FakeProvider::new();
+    let provider = FakeProvider::over(over).await;
     provider.answer(calls("", &[("a", "alpha", "{}"), ("b", "beta", "{}")]));
     let mut client = bench.start(&provider, bench.user_turn("run-1", None, "go").await);
     let round = client.until_round().await;
@@ -76,24 +75,29 @@ async fn a_cancelled_tool_wait_ends_at_once_and_late_results_change_nothing() {
     assert_eq!(client.log.iter().filter(|line| *line == "cancelled").count(), 1);
 }
 
-#[tokio::test]
-async fn dropping_the_client_ends_the_run_and_its_model_call() {
+async fn dropping_the_client_ends_the_run_and_its_model_call(over: Over) {
     let bench = Bench::new().await;
-    let provider = FakeProvider::new();
+    let provider = FakeProvider::over(over).await;
     let feed = provider.feed();
     let mut client = bench.start(&provider, bench.user_turn("run-1", None, "hi").await);
     client
         .until(|event| matches!(event, ClientEvent::ModelCallStarted { .. }))
+        .await;
+    // The call is under way once something of its answer is here.
+    feed.event(ModelEvent::Start);
+    feed.event(ModelEvent::TextStart);
+    feed.event(ModelEvent::TextDelta("half".into()));
+    client
+        .until(|event| matches!(event, ClientEvent::TextDelta(_)))
         .await;
     drop(client);
     feed.closed().await;
     provider.cancellations()[0].cancelled().await;
 }
 
-#[tokio::test]
-async fn an_interrupted_round_keeps_the_results_it_had_and_says_so_of_the_others() {
+async fn an_interrupted_round_keeps_the_results_it_had_and_says_so_of_the_others(over: Over) {
     let bench = Bench::new().await;
-    let provider = FakeProvider::new();
+    let provider = FakeProvider::over(over).await;
     provider.answer(calls("both", &[("a", "alpha", "{}"), ("b", "beta", "{}")]));
     provider.answer(text("understood"));
     let mut old = bench.start(&provider, bench.user_turn("old", None, "go").await);
@@ -147,10 +151,9 @@ async fn an_interrupted_round_keeps_the_results_it_had_and_says_so_of_the_others
     assert_eq!(results.len(), 2);
 }
 
-#[tokio::test]
-async fn an_answer_that_the_client_never_saw_settled_is_taken_over_and_not_asked_for_again() {
+async fn an_answer_that_the_client_never_saw_settled_is_taken_over_and_not_asked_for_again(over: Over) {
     let bench = Bench::new().await;
-    let provider = FakeProvider::new();
+    let provider = FakeProvider::over(over).await;
     let base = bench
         .services
         .store
@@ -197,4 +200,12 @@ async fn of_two_runs_at_once_the_one_that_was_started_last_owns_the_conversation
         );
         assert_eq!((first, second), (RunOutcome::Cancelled, RunOutcome::Completed));
     }
+}
+
+over_every_api! {
+    a_newer_run_stops_the_older_one_and_the_older_one_leaves_nothing,
+    a_cancelled_tool_wait_ends_at_once_and_late_results_change_nothing,
+    dropping_the_client_ends_the_run_and_its_model_call,
+    an_interrupted_round_keeps_the_results_it_had_and_says_so_of_the_others,
+    an_answer_that_the_client_never_saw_settled_is_taken_over_and_not_asked_for_again,
 }

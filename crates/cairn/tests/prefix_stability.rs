@@ -16,6 +16,9 @@ mod support {
     pub mod wire_oracle;
 }
 
+#[path = "reasoning/duty.rs"]
+mod reasoning_duty;
+
 use serde_json::Value;
 use support::strict_chat::Reply;
 use support::wire_bench::{Bench, Database, added, roles};

@@ -15,6 +15,8 @@ mod model_events;
 mod provider_input;
 #[path = "support/strict_chat.rs"]
 mod strict_chat;
+#[path = "provider_http/transport.rs"]
+mod transport;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -357,20 +359,15 @@ async fn what_is_no_event_stream_is_named() {
     let (_, failure) = fails(&provider).await;
     assert_eq!(failure.fault, ProviderFault::Malformed);
     assert!(failure.message.contains("web page \"Sign in\""), "{failure}");
-    for reply in [
-        Reply::raw(&b"\x1f\x8b\x08\x00\x00"[..]),
-        Reply::status(200, &[("content-encoding", "br")], "x"),
-    ] {
-        chat.reply(reply);
-        let (_, failure) = fails(&provider).await;
-        assert_eq!(failure.fault, ProviderFault::Malformed);
-        assert!(failure.message.contains("compressed"), "{failure}");
-    }
+    chat.reply_status(200, &[("content-encoding", "br")], "x");
+    let (_, failure) = fails(&provider).await;
+    assert_eq!(failure.fault, ProviderFault::Malformed);
+    assert!(failure.message.contains("compressed"), "{failure}");
     // A stream under a wrong content type is a stream.
     let stream = "data: {\"choices\":[{\"delta\":{\"content\":\"hi\"},\"finish_reason\":\"stop\"}]}\n\n";
     chat.reply_status(200, &[("content-type", "application/json")], stream);
     assert_eq!(answer(provider.call(&hello(), invocation())).await.text, "hi");
-    assert_eq!(chat.requests().len(), 6);
+    assert_eq!(chat.requests().len(), 5);
     chat.assert_clean();
 }
 

@@ -87,6 +87,37 @@ fn a_bad_configuration_names_the_key_and_never_the_value() {
             "max_completion_tokens, max_tokens",
         ),
         (
+            "conversation_header = 'a b'",
+            "options.conversation_header",
+            "the name of a header",
+        ),
+        (
+            "efforts = ['huge']",
+            "options.efforts",
+            "a list of some of none, minimal",
+        ),
+        ("efforts = []", "options.efforts", "a list of some of"),
+        (
+            "reasoning_replay = 'always'",
+            "options.reasoning_field",
+            "needs the field",
+        ),
+        (
+            "thinking_parameter = 'thinking.type'\nextra_body = { thinking = { type = 'enabled' } }",
+            "options.extra_body.thinking",
+            "set by cairn itself",
+        ),
+        (
+            "extra_body = { service_tier = 'flex' }\nfast_body = { service_tier = 'sk-CANARY' }",
+            "options.fast_body.service_tier",
+            "is in extra_body too",
+        ),
+        (
+            "fast_body = { model = 'x' }",
+            "options.fast_body.model",
+            "set by cairn itself",
+        ),
+        (
             "extra_body = { messages = [] }",
             "options.extra_body.messages",
             "set by cairn itself",

@@ -11,22 +11,26 @@
 
 #[path = "support/model_events.rs"]
 mod model_events;
+#[path = "provider_stream/options.rs"]
+mod options;
+#[path = "provider_stream/presets.rs"]
+mod presets;
 #[path = "support/provider_input.rs"]
 mod provider_input;
+#[path = "support/streams.rs"]
+mod streams;
 #[path = "provider_stream/surrogate_halves.rs"]
 mod surrogate_halves;
 
-use std::collections::VecDeque;
 use std::sync::LazyLock;
 
 use cairn::model::{ProviderFailure, ProviderFault, Usage};
+use cairn::provider::StopReason;
 use cairn::provider::openai_chat::{ChatDecoder, OpenAiChat};
 use cairn::provider::sse::{SseError, SseReader};
-use cairn::provider::{ModelEvent, Progress, StopReason};
 use model_events::{Answer, call};
 use serde_json::{Value, json};
-
-type Outcome = (Vec<ModelEvent>, Option<ProviderFailure>);
+use streams::{Outcome, assert_cuts, assert_same_in_all_pieces};
 
 fn provider(options: &str) -> OpenAiChat {
     OpenAiChat::new(&provider_input::chat_model("http://127.0.0.1:1/v1", options)).unwrap()
@@ -40,32 +44,10 @@ fn decode_pieces<'a>(options: &str, pieces: impl IntoIterator<Item = &'a [u8]>) 
         "" => ChatDecoder::new(PLAIN.profile()),
         options => ChatDecoder::new(provider(options).profile()),
     };
-    let mut sse = SseReader::new();
-    let mut events = VecDeque::new();
-    let decode = || {
-        for piece in pieces {
-            sse.push(piece);
-            while let Some(event) = sse.next_event().map_err(unreadable)? {
-                if decoder.push(event, &mut events)? == Progress::Done {
-                    return Ok(());
-                }
-            }
-        }
-        if let Some(event) = sse.finish().map_err(unreadable)?
-            && decoder.push(event, &mut events)? == Progress::Done
-        {
-            return Ok(());
-        }
-        decoder
-            .finish(&mut events)
-            .map(|progress| assert_eq!(progress, Progress::Done))
-    };
-    let failure = decode().err();
-    (events.into(), failure)
-}
-
-fn unreadable(fault: SseError) -> ProviderFailure {
-    ProviderFailure::new(ProviderFault::Malformed, fault.to_string())
+    streams::decode_pieces(pieces, |event, events| match event {
+        Some(event) => decoder.push(event, events),
+        None => decoder.finish(events),
+    })
 }
 
 fn decode(options: &str, stream: &[u8]) -> Outcome {
@@ -316,67 +298,25 @@ fn every_dialect_is_read_whole() {
 #[test]
 fn pieces_line_ends_and_keep_alives_change_nothing() {
     for fixture in fixtures() {
-        let expected = decode("", fixture.stream);
         let text = std::str::from_utf8(fixture.stream).unwrap();
-        let same = |what: &str, outcome: Outcome| assert_eq!(outcome, expected, "{} {what}", fixture.name);
-        same(
-            "by line",
-            decode_pieces("", fixture.stream.split_inclusive(|byte| *byte == b'\n')),
-        );
-        same("by byte", decode_pieces("", fixture.stream.chunks(1)));
-        for (what, line_end) in [("CRLF", "\r\n"), ("CR", "\r")] {
-            let other = text.replace('\n', line_end);
-            same(what, decode("", other.as_bytes()));
-            same(what, decode_pieces("", other.as_bytes().chunks(1)));
-        }
-        let mut mixed = String::from("\u{feff}");
-        for (line, line_end) in text.lines().zip(["\r\n", "\n", "\r"].into_iter().cycle()) {
-            mixed.push_str(line);
-            mixed.push_str(line_end);
-        }
-        same("mixed", decode_pieces("", mixed.as_bytes().chunks(1)));
-        same(
-            "keep-alives",
-            decode("", text.replace('\n', "\n: keep-alive\n").as_bytes()),
-        );
+        assert_same_in_all_pieces(fixture.name, text, |pieces| {
+            decode_pieces("", pieces.iter().copied())
+        });
     }
 }
 
 #[test]
 fn a_cut_stream_has_one_outcome_and_succeeds_only_after_the_terminal_event() {
     for fixture in fixtures() {
-        let whole = Answer::join(&decode("", fixture.stream).0, true);
-        let mut terminal = 0;
-        for line in fixture.stream.split_inclusive(|byte| *byte == b'\n') {
-            terminal += line.len();
-            let line = std::str::from_utf8(line).unwrap();
-            if line.contains(r#""finish_reason":""#) && !line.contains(r#""finish_reason":"""#) {
-                // The line's own end may be missing: its object is whole.
-                terminal -= 1;
-                break;
-            }
-        }
-        for cut in 0..fixture.stream.len() {
-            let (events, failure) = decode("", &fixture.stream[..cut]);
-            let answer = Answer::join(&events, failure.is_none());
-            let name = fixture.name;
-            assert_eq!(
-                failure.is_none(),
-                cut >= terminal,
-                "{name} cut at {cut}: {failure:?}"
-            );
-            match failure {
-                Some(failure) => assert!(
-                    failure.fault == ProviderFault::Cut || failure.message.contains("inside a character"),
-                    "{name} cut at {cut}: {failure:?}"
-                ),
-                None => {
-                    assert_eq!(answer.text, whole.text, "{name} cut at {cut}");
-                    assert_eq!(answer.calls, whole.calls, "{name} cut at {cut}");
-                }
-            }
-        }
+        let text = std::str::from_utf8(fixture.stream).unwrap();
+        let decode = |pieces: &[&[u8]]| decode_pieces("", pieces.iter().copied());
+        assert_cuts(fixture.name, text, has_finish_reason, decode, |_| false);
     }
+}
+
+/// Whether a line of a stream ends the answer.
+fn has_finish_reason(line: &str) -> bool {
+    line.contains(r#""finish_reason":""#) && !line.contains(r#""finish_reason":"""#)
 }
 
 #[test]

@@ -17,8 +17,6 @@ mod support;
 mod model_events;
 #[path = "support/provider_input.rs"]
 mod provider_input;
-#[path = "support/strict_responses.rs"]
-mod strict_responses;
 
 use cairn::model::{
     HistoryItem, Latency, ModelSpec, Part, ProviderFailure, ProviderFault, ReasoningEffort, ReasoningSpec,
@@ -31,8 +29,9 @@ use provider_input::{
     assistant, invocation, request, request_of, responses_model, result, said, spec, user, user_parts,
 };
 use serde_json::{Value, json};
-use strict_responses::{Reply, StrictResponses};
 use support::fake_client::Bench;
+use support::strict_chat::Reply;
+use support::strict_responses::{Items, StrictResponses};
 
 fn provider(base_url: &str, options: &str) -> OpenAiResponses {
     OpenAiResponses::new(&responses_model(base_url, options)).unwrap()
@@ -65,14 +64,14 @@ async fn the_second_request_extends_the_first_and_repeats_the_answer_in_order() 
     let endpoint = StrictResponses::start().await;
     let provider = provider(&endpoint.base_url(), "");
     endpoint.reply(
-        Reply::answer()
+        Items::answer()
             .reasoning("gAA+/1=", &["I must \"look\"."])
             .message(Some("commentary"), "Looking.")
             .reasoning("gAA+/2=", &[])
             .call("call_1", "Read", r#"{"path": "ä.txt","n":1.0}"#)
             .call("call_2", "Shell", ""),
     );
-    endpoint.reply(Reply::answer().message(Some("final_answer"), "Done."));
+    endpoint.reply(Items::answer().message(Some("final_answer"), "Done."));
     let mut history = vec![
         user("first"),
         user_parts(vec![Part::Text("a".into()), Part::Text("b".into())]),
@@ -85,7 +84,7 @@ async fn the_second_request_extends_the_first_and_repeats_the_answer_in_order() 
     assert_eq!(second.text, "Done.");
     history.push(item_of(&second));
     history.push(user("more"));
-    endpoint.reply(Reply::answer().message(None, "."));
+    endpoint.reply(Items::answer().message(None, "."));
     answer(provider.call(&request(history), invocation())).await;
 
     let requests = endpoint.requests();
@@ -125,17 +124,17 @@ async fn the_loop_holds_under_the_endpoints_rules_over_rounds_turns_and_a_repeat
     let provider = provider(&endpoint.base_url(), "");
     for number in 1..=2 {
         endpoint.reply(
-            Reply::answer()
+            Items::answer()
                 .reasoning(&format!("enc-{number}"), &["Hm."])
                 .message(Some("commentary"), "Now.")
                 .call("call_1", "alpha", "{\"n\": 1}")
                 .call("call_2", "beta", ""),
         );
     }
-    endpoint.reply(Reply::answer().reasoning("enc-3", &[]).message(None, "Done."));
+    endpoint.reply(Items::answer().reasoning("enc-3", &[]).message(None, "Done."));
     // Reasoning that nothing follows.
-    endpoint.reply(Reply::answer().reasoning("enc-4", &["Only thinking."]));
-    endpoint.reply(Reply::answer().message(None, "Bye."));
+    endpoint.reply(Items::answer().reasoning("enc-4", &["Only thinking."]));
+    endpoint.reply(Items::answer().message(None, "Bye."));
     let bench = Bench::new().await;
     let mut base = None;
     for (run, question) in [("run-1", "go"), ("run-2", "and"), ("run-3", "well")] {
@@ -239,9 +238,9 @@ async fn ids_go_back_where_the_endpoint_wants_them() {
     let endpoint = StrictResponses::start().await;
     endpoint.knows_ids();
     let provider = provider(&endpoint.base_url(), "replay_item_ids = true");
-    endpoint.reply(Reply::answer().reasoning("E", &[]).message(None, "hi"));
+    endpoint.reply(Items::answer().reasoning("E", &[]).message(None, "hi"));
     let first = answer(provider.call(&request(vec![user("a")]), invocation())).await;
-    endpoint.reply(Reply::answer().message(None, "ho"));
+    endpoint.reply(Items::answer().message(None, "ho"));
     answer(provider.call(
         &request(vec![user("a"), item_of(&first), user("b")]),
         invocation(),
@@ -262,7 +261,7 @@ async fn refused_reasoning_is_left_out_once_and_for_all() {
         let endpoint = StrictResponses::start().await;
         let provider = provider(&endpoint.base_url(), "");
         endpoint.reply(
-            Reply::answer()
+            Items::answer()
                 .reasoning("old", &[])
                 .message(Some("final_answer"), "one"),
         );
@@ -271,15 +270,15 @@ async fn refused_reasoning_is_left_out_once_and_for_all() {
         history.extend([item_of(&first), user("b")]);
         let before_reset = history.clone();
         endpoint.revoke_reasoning(with_code);
-        endpoint.reply(Reply::answer().message(None, "two"));
+        endpoint.reply(Items::answer().message(None, "two"));
         let second = answer(provider.call(&request(history.clone()), invocation())).await;
         assert_eq!(second.text, "two");
         history.extend([item_of(&second), user("c")]);
         // From here on each request extends the one without it, and new reasoning is replayed again.
-        endpoint.reply(Reply::answer().reasoning("new", &[]).message(None, "three"));
+        endpoint.reply(Items::answer().reasoning("new", &[]).message(None, "three"));
         let third = answer(provider.call(&request(history.clone()), invocation())).await;
         history.extend([item_of(&third), user("d")]);
-        endpoint.reply(Reply::answer().message(None, "four"));
+        endpoint.reply(Items::answer().message(None, "four"));
         answer(provider.call(&request(history), invocation())).await;
         let requests = endpoint.requests();
         assert_eq!(requests.len(), 5, "refused once");
@@ -304,7 +303,7 @@ async fn refused_reasoning_is_left_out_once_and_for_all() {
         );
         endpoint.assert_clean();
         // A fork from before the reset finds out for itself, again with one refused request.
-        endpoint.reply(Reply::answer().message(None, "fork"));
+        endpoint.reply(Items::answer().message(None, "fork"));
         endpoint.allow_reset();
         answer(provider.call(&request(before_reset), invocation())).await;
         assert_eq!(endpoint.requests().len(), 7);
@@ -316,7 +315,7 @@ async fn refused_reasoning_is_left_out_once_and_for_all() {
 async fn a_refusal_of_something_else_is_not_repeated() {
     let endpoint = StrictResponses::start().await;
     let provider = provider(&endpoint.base_url(), "");
-    endpoint.reply(Reply::answer().reasoning("E", &[]).message(None, "one"));
+    endpoint.reply(Items::answer().reasoning("E", &[]).message(None, "one"));
     let first = answer(provider.call(&request(vec![user("a")]), invocation())).await;
     let history = vec![user("a"), item_of(&first), user("b")];
     for (body, fault) in [
@@ -330,7 +329,7 @@ async fn a_refusal_of_something_else_is_not_repeated() {
         ),
     ] {
         let before = endpoint.requests().len();
-        endpoint.reply(Reply::status(400, body));
+        endpoint.reply(Reply::status(400, &[], body));
         let (_, failed) = failure(provider.call(&request(history.clone()), invocation())).await;
         assert_eq!(failed.fault, fault);
         assert_eq!(endpoint.requests().len(), before + 1);
@@ -396,6 +395,10 @@ fn what_is_asked_of_the_model_is_sent_or_refused() {
         latency: Latency::Fast,
         ..spec()
     };
+    assert_eq!(
+        bare("fast_body = { service_tier = 'priority' }", fast.clone()).unwrap(),
+        json!({"service_tier": "priority"})
+    );
     for (options, model) in [
         ("", fast),
         ("", asks(Some(true), None)),

@@ -13,17 +13,20 @@
 mod model_events;
 #[path = "support/provider_input.rs"]
 mod provider_input;
+#[path = "support/streams.rs"]
+mod streams;
+#[path = "responses_stream/surrogate_halves.rs"]
+mod surrogate_halves;
 
-use std::collections::VecDeque;
 use std::sync::LazyLock;
 use std::time::Duration;
 
 use cairn::model::{ProviderFailure, ProviderFault, Usage};
 use cairn::provider::openai_responses::{OpenAiResponses, ResponsesDecoder};
-use cairn::provider::sse::{SseError, SseReader};
-use cairn::provider::{ModelEvent, Progress, StopReason};
+use cairn::provider::{ModelEvent, StopReason};
 use model_events::{Answer, call};
 use serde_json::{Value, json};
+use streams::{assert_cuts, assert_same_in_all_pieces};
 
 struct Outcome {
     events: Vec<ModelEvent>,
@@ -38,36 +41,15 @@ fn decode_pieces<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Outcome {
         OpenAiResponses::new(&provider_input::responses_model("http://127.0.0.1:1/v1", "")).unwrap()
     });
     let mut decoder = ResponsesDecoder::new(PLAIN.profile());
-    let mut sse = SseReader::new();
-    let mut events = VecDeque::new();
-    let decode = || {
-        for piece in pieces {
-            sse.push(piece);
-            while let Some(event) = sse.next_event().map_err(unreadable)? {
-                if decoder.push(event, &mut events)? == Progress::Done {
-                    return Ok(());
-                }
-            }
-        }
-        if let Some(event) = sse.finish().map_err(unreadable)?
-            && decoder.push(event, &mut events)? == Progress::Done
-        {
-            return Ok(());
-        }
-        decoder
-            .finish(&mut events)
-            .map(|progress| assert_eq!(progress, Progress::Done))
-    };
-    let failure = decode().err();
+    let (events, failure) = streams::decode_pieces(pieces, |event, events| match event {
+        Some(event) => decoder.push(event, events),
+        None => decoder.finish(events),
+    });
     Outcome {
-        events: events.into(),
+        events,
         failure,
         unknown: decoder.unknown_events(),
     }
-}
-
-fn unreadable(fault: SseError) -> ProviderFailure {
-    ProviderFailure::new(ProviderFault::Malformed, fault.to_string())
 }
 
 fn decode(stream: &str) -> Outcome {
@@ -315,75 +297,38 @@ fn every_stream_is_read_whole() {
     }
 }
 
+fn decode_all(pieces: &[&[u8]]) -> streams::Outcome {
+    let outcome = decode_pieces(pieces.iter().copied());
+    (outcome.events, outcome.failure)
+}
+
 #[test]
 fn pieces_line_ends_and_keep_alives_change_nothing() {
     for fixture in fixtures() {
-        let expected = decode(fixture.stream);
-        let bytes = fixture.stream.as_bytes();
-        let same = |what: &str, outcome: Outcome| {
-            assert_eq!(outcome.events, expected.events, "{} {what}", fixture.name);
-            assert_eq!(outcome.failure, expected.failure, "{} {what}", fixture.name);
-        };
-        same(
-            "by line",
-            decode_pieces(bytes.split_inclusive(|byte| *byte == b'\n')),
-        );
-        same("by byte", decode_pieces(bytes.chunks(1)));
-        for (what, line_end) in [("CRLF", "\r\n"), ("CR", "\r")] {
-            let other = fixture.stream.replace('\n', line_end);
-            same(what, decode(&other));
-            same(what, decode_pieces(other.as_bytes().chunks(1)));
-        }
-        same(
-            "keep-alives",
-            decode(&fixture.stream.replace('\n', "\n: keep-alive\n")),
-        );
+        assert_same_in_all_pieces(fixture.name, fixture.stream, decode_all);
     }
 }
 
 #[test]
 fn a_cut_stream_has_one_outcome_and_succeeds_only_after_the_terminal_event() {
+    let is_terminal = |line: &str| {
+        let ends = [
+            "response.completed",
+            "response.incomplete",
+            "response.failed",
+            "error",
+        ];
+        line.starts_with("data:")
+            && ends
+                .iter()
+                .any(|kind| line.contains(&format!("\"type\":\"{kind}\"")))
+    };
     for fixture in fixtures() {
-        let name = fixture.name;
-        let whole = decode(fixture.stream);
-        let mut terminal = 0;
-        for line in fixture.stream.split_inclusive('\n') {
-            terminal += line.len();
-            let ends = [
-                "response.completed",
-                "response.incomplete",
-                "response.failed",
-                "error",
-            ];
-            if line.starts_with("data:")
-                && ends
-                    .iter()
-                    .any(|kind| line.contains(&format!("\"type\":\"{kind}\"")))
-            {
-                // The line's own end may be missing: its object is whole.
-                terminal -= 1;
-                break;
-            }
-        }
-        for cut in 0..fixture.stream.len() {
-            let outcome = decode_pieces([&fixture.stream.as_bytes()[..cut]]);
-            Answer::join(&outcome.events, outcome.failure.is_none());
-            if cut >= terminal {
-                assert_eq!(outcome.events, whole.events, "{name} cut at {cut}");
-                assert_eq!(outcome.failure, whole.failure, "{name} cut at {cut}");
-                continue;
-            }
-            let failure = outcome
-                .failure
-                .unwrap_or_else(|| panic!("{name} cut at {cut} succeeded"));
-            assert!(
-                failure.fault == ProviderFault::Cut
-                    || failure.message.contains("inside a character")
-                    // The name of an error event is an error even without its data.
-                    || name == "nested_error" && failure.fault == ProviderFault::Unavailable,
-                "{name} cut at {cut}: {failure:?}"
-            );
-        }
+        // The name of an error event is an error even without its data.
+        let is_other = |failure: &ProviderFailure| {
+            fixture.name == "nested_error" && failure.fault == ProviderFault::Unavailable
+        };
+        assert_cuts(fixture.name, fixture.stream, is_terminal, decode_all, is_other);
     }
 }
 

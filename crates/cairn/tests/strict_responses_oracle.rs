@@ -12,6 +12,8 @@
 mod model_events;
 #[path = "support/provider_input.rs"]
 mod provider_input;
+#[path = "support/strict_chat.rs"]
+mod strict_chat;
 #[path = "support/strict_responses.rs"]
 mod strict_responses;
 
@@ -20,7 +22,7 @@ use cairn::provider::Provider;
 use cairn::provider::openai_responses::OpenAiResponses;
 use model_events::collect;
 use provider_input::{assistant, invocation, request, responses_model, result, said, user};
-use strict_responses::{Reply, StrictResponses};
+use strict_responses::{Items, StrictResponses};
 
 /// Sends the histories one after another, the first answered with reasoning, and gives what was noticed about the last.
 async fn noticed(options: &str, histories: &[Vec<HistoryItem>]) -> Vec<String> {
@@ -32,7 +34,7 @@ async fn noticed(options: &str, histories: &[Vec<HistoryItem>]) -> Vec<String> {
             Vec::<String>::new(),
             "before request {number}"
         );
-        endpoint.reply(Reply::answer().reasoning("issued", &[]).message(None, "ok"));
+        endpoint.reply(Items::answer().reasoning("issued", &[]).message(None, "ok"));
         let history = history.iter().map(|item| own(item, &provider)).collect();
         let (_, failure) = collect(provider.call(&request(history), invocation())).await;
         // A refusal of reasoning ends in a request without it, which is well; every other one is a failure.

@@ -15,11 +15,11 @@ use cairn::model::{HistoryItem, Part, RunAction, RunOutcome};
 use cairn::store::RecordedOutcome;
 use support::fake_client::{Bench, prepared};
 use support::fake_provider::{FakeProvider, text, with_thinking, with_usage};
+use support::over_http::Over;
 
-#[tokio::test]
-async fn a_text_turn_streams_commits_and_completes_in_this_order() {
+async fn a_text_turn_streams_commits_and_completes_in_this_order(over: Over) {
     let bench = Bench::new().await;
-    let provider = FakeProvider::new();
+    let provider = FakeProvider::over(over).await;
     provider.answer(with_usage(10, 3, with_thinking("hm", "fake", text("hello"))));
     let mut client = bench.start(&provider, bench.user_turn("run-1", None, "hi").await);
     assert_eq!(client.finish(|_| unreachable!()).await, RunOutcome::Completed);
@@ -55,10 +55,9 @@ async fn a_text_turn_streams_commits_and_completes_in_this_order() {
     assert_eq!(record.provider_calls, 1);
 }
 
-#[tokio::test]
-async fn the_next_turn_extends_what_the_model_saw() {
+async fn the_next_turn_extends_what_the_model_saw(over: Over) {
     let bench = Bench::new().await;
-    let provider = FakeProvider::new();
+    let provider = FakeProvider::over(over).await;
     provider.answer(text("one"));
     provider.answer(text("two"));
     let mut first = bench.start(&provider, bench.user_turn("run-1", None, "hi").await);
@@ -82,10 +81,9 @@ async fn the_next_turn_extends_what_the_model_saw() {
     assert_eq!(seen, ["user hi", "assistant one", "user again"]);
 }
 
-#[tokio::test]
-async fn an_empty_answer_ends_the_turn_with_a_notice_and_leaves_no_message() {
+async fn an_empty_answer_ends_the_turn_with_a_notice_and_leaves_no_message(over: Over) {
     let bench = Bench::new().await;
-    let provider = FakeProvider::new();
+    let provider = FakeProvider::over(over).await;
     provider.answer(vec![
         cairn::provider::ModelEvent::Start,
         cairn::provider::ModelEvent::Done(cairn::provider::StopReason::Stop),
@@ -107,10 +105,9 @@ async fn an_empty_answer_ends_the_turn_with_a_notice_and_leaves_no_message() {
 }
 
 /// A model that is called with its own answer at the end refuses, or goes on with it.
-#[tokio::test]
-async fn what_is_answered_is_not_answered_again() {
+async fn what_is_answered_is_not_answered_again(over: Over) {
     let bench = Bench::new().await;
-    let provider = FakeProvider::new();
+    let provider = FakeProvider::over(over).await;
     provider.answer(text("one"));
     let mut first = bench.start(&provider, bench.user_turn("run-1", None, "hi").await);
     first.finish(|_| unreachable!()).await;
@@ -145,10 +142,9 @@ impl IntoId for &str {
     }
 }
 
-#[tokio::test]
-async fn the_index_of_a_model_call_is_durable_before_the_call_is_made() {
+async fn the_index_of_a_model_call_is_durable_before_the_call_is_made(over: Over) {
     let bench = Bench::new().await;
-    let provider = FakeProvider::new();
+    let provider = FakeProvider::over(over).await;
     let feed = provider.feed();
     let mut client = bench.start(&provider, bench.user_turn("run-1", None, "hi").await);
     client
@@ -166,4 +162,12 @@ async fn the_index_of_a_model_call_is_durable_before_the_call_is_made() {
     text("hello").into_iter().for_each(|event| feed.event(event));
     drop(feed);
     assert_eq!(client.finish(|_| unreachable!()).await, RunOutcome::Completed);
+}
+
+over_every_api! {
+    a_text_turn_streams_commits_and_completes_in_this_order,
+    the_next_turn_extends_what_the_model_saw,
+    an_empty_answer_ends_the_turn_with_a_notice_and_leaves_no_message,
+    what_is_answered_is_not_answered_again,
+    the_index_of_a_model_call_is_durable_before_the_call_is_made,
 }

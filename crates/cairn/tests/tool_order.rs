@@ -14,11 +14,11 @@ mod support;
 use cairn::model::{HistoryItem, MessageBody, RunOutcome};
 use support::fake_client::Bench;
 use support::fake_provider::{FakeProvider, calls, text, with_thinking};
+use support::over_http::Over;
 
-#[tokio::test]
-async fn results_are_stored_as_pairs_in_completion_order_and_shown_as_one_batch() {
+async fn results_are_stored_as_pairs_in_completion_order_and_shown_as_one_batch(over: Over) {
     let bench = Bench::new().await;
-    let provider = FakeProvider::new();
+    let provider = FakeProvider::over(over).await;
     let batch = [
         ("a", "alpha", "{\"n\":1}"),
         ("b", "beta", "{ \"n\" : 2 }"),
@@ -80,7 +80,7 @@ async fn results_are_stored_as_pairs_in_completion_order_and_shown_as_one_batch(
         said.reasoning.as_ref().map(|reasoning| &*reasoning.text),
         Some("hm")
     );
-    assert_eq!(said.replay.as_ref().map(|state| &*state.issuer), Some("fake"));
+    assert!(said.replay.as_ref().is_some_and(|state| provider.issued(state)));
     let ids: Vec<_> = calls.iter().map(|call| call.id.as_str()).collect();
     assert_eq!(ids, ["a", "b", "c"]);
     assert_eq!(&*calls[1].arguments, "{ \"n\" : 2 }");
@@ -101,10 +101,9 @@ async fn results_are_stored_as_pairs_in_completion_order_and_shown_as_one_batch(
     );
 }
 
-#[tokio::test]
-async fn the_model_is_not_called_before_every_result_is_committed() {
+async fn the_model_is_not_called_before_every_result_is_committed(over: Over) {
     let bench = Bench::new().await;
-    let provider = FakeProvider::new();
+    let provider = FakeProvider::over(over).await;
     provider.answer(calls("", &[("a", "alpha", "{}"), ("b", "beta", "{}")]));
     provider.answer(text("done"));
     let mut client = bench.start(&provider, bench.user_turn("run-1", None, "go").await);
@@ -120,10 +119,9 @@ async fn the_model_is_not_called_before_every_result_is_committed() {
     provider.assert_clean();
 }
 
-#[tokio::test]
-async fn ids_that_the_model_repeats_are_told_apart_the_same_way_in_every_replay() {
+async fn ids_that_the_model_repeats_are_told_apart_the_same_way_in_every_replay(over: Over) {
     let bench = Bench::new().await;
-    let provider = FakeProvider::new();
+    let provider = FakeProvider::over(over).await;
     provider.answer(calls("", &[("x:0", "alpha", "{}"), ("x:0", "beta", "{}")]));
     provider.answer(calls("", &[("x:0", "alpha", "{}"), ("", "beta", "{}")]));
     provider.answer(text("done"));
@@ -140,10 +138,9 @@ async fn ids_that_the_model_repeats_are_told_apart_the_same_way_in_every_replay(
     assert_eq!(ids, ["x:0", "x:0-2", "x:0-3", "call_4"]);
 }
 
-#[tokio::test]
-async fn a_result_for_no_open_call_ends_the_run_as_a_protocol_failure() {
+async fn a_result_for_no_open_call_ends_the_run_as_a_protocol_failure(over: Over) {
     let bench = Bench::new().await;
-    let provider = FakeProvider::new();
+    let provider = FakeProvider::over(over).await;
     provider.answer(calls("", &[("a", "alpha", "{}"), ("b", "beta", "{}")]));
     let mut client = bench.start(&provider, bench.user_turn("run-1", None, "go").await);
     let round = client.until_round().await;
@@ -158,4 +155,11 @@ async fn a_result_for_no_open_call_ends_the_run_as_a_protocol_failure() {
         failure.to_string().contains("a second result") && failure.to_string().contains("call a"),
         "{failure}"
     );
+}
+
+over_every_api! {
+    results_are_stored_as_pairs_in_completion_order_and_shown_as_one_batch,
+    the_model_is_not_called_before_every_result_is_committed,
+    ids_that_the_model_repeats_are_told_apart_the_same_way_in_every_replay,
+    a_result_for_no_open_call_ends_the_run_as_a_protocol_failure,
 }

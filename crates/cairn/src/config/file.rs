@@ -10,6 +10,7 @@ use secrecy::SecretString;
 use toml::{Table, Value};
 use url::Url;
 
+use super::preset::Preset;
 use super::table::{self, Section};
 use super::web::{self, WebConfig};
 use super::{Api, ConfigError, EntryLimits, Environment, ModelConfig, beside, parse_listen};
@@ -23,9 +24,10 @@ const KEYS: [&str; 7] = [
     "web_search",
     "image_generation",
 ];
-const MODEL_KEYS: [&str; 14] = [
+const MODEL_KEYS: [&str; 15] = [
     "id",
     "name",
+    "preset",
     "api",
     "base_url",
     "api_key_env",
@@ -146,15 +148,38 @@ fn model(mut section: Section, path: &Path, env: &Environment<'_>) -> Result<Mod
         .text("id")?
         .ok_or_else(|| missing(&section, "id", "missing; set what the client selects"))?;
     table::check_model_id(&section.path("id"), &id)?;
-    let api = section
-        .text("api")?
-        .ok_or_else(|| missing(&section, "api", &format!("missing; {}", table::api_mend())))?;
-    let api = Api::parse(&api).ok_or_else(|| missing(&section, "api", &table::api_mend()))?;
-    let base_url = section.text("base_url")?;
-    let base_url = base_url
+    let preset = section
+        .text("preset")?
+        .map(|name| Preset::find(&section.path("preset"), &name))
+        .transpose()?;
+    let api = section.text("api")?.map(|api| Api::parse(&api));
+    let api = match (api, &preset) {
+        (Some(Some(api)), Some(preset)) if api != preset.api => {
+            let mend = format!(
+                "must be {} with this preset; correct it, or leave it out",
+                preset.api.as_str()
+            );
+            return Err(missing(&section, "api", &mend));
+        }
+        (Some(Some(api)), _) => api,
+        (Some(None), _) => return Err(missing(&section, "api", &table::api_mend())),
+        (None, Some(preset)) => preset.api,
+        (None, None) => {
+            let mend = format!("missing; {}, or set a preset", table::api_mend());
+            return Err(missing(&section, "api", &mend));
+        }
+    };
+    let base_url = section
+        .text("base_url")?
+        .or_else(|| preset.as_ref()?.base_url.clone())
         .map(|text| table::base_url(&section.path("base_url"), &text))
         .transpose()?;
     let context_window = section.tokens("context_window")?;
+    let options = section.subtable("options")?.unwrap_or_default();
+    let options = match preset {
+        Some(preset) => preset.with_options(options),
+        None => options,
+    };
     let model = ModelConfig {
         name: section.text("name")?,
         api,
@@ -165,7 +190,7 @@ fn model(mut section: Section, path: &Path, env: &Environment<'_>) -> Result<Mod
         max_output_tokens: section.tokens("max_output_tokens")?,
         vision: section.flag("vision")?.unwrap_or(false),
         limits: entry_limits(&mut section, EntryLimits::of(api, context_window))?,
-        options: section.subtable("options")?.unwrap_or_default(),
+        options,
         id,
     };
     table::check_required(

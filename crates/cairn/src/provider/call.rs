@@ -7,12 +7,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use futures_util::stream;
 use tokio::time::Instant;
 
 use super::sse::{SseError, SseEvent, SseReader};
-use super::transport::{AttemptFailure, EventBody, Transport};
+use super::transport::{AttemptFailure, EventBody, Outgoing, Transport};
 use super::{ModelEvent, ModelInvocation, ModelStream};
 use crate::model::{ProviderFailure, ProviderFault};
 
@@ -44,7 +43,7 @@ pub enum Progress {
 /// `Done` last, and fails at [`Signal::End`] unless the endpoint's terminal event has come.
 pub(crate) fn call<D>(
     transport: Arc<Transport>,
-    body: Bytes,
+    outgoing: impl Into<Outgoing>,
     invocation: ModelInvocation,
     new_decoder: impl Fn() -> D + Send + 'static,
 ) -> ModelStream
@@ -53,7 +52,7 @@ where
 {
     let call = Call {
         transport,
-        body,
+        outgoing: outgoing.into(),
         invocation,
         new_decoder,
         attempts: 0,
@@ -69,7 +68,7 @@ where
 
 struct Call<N, D> {
     transport: Arc<Transport>,
-    body: Bytes,
+    outgoing: Outgoing,
     invocation: ModelInvocation,
     new_decoder: N,
     /// Tries begun so far.
@@ -132,7 +131,7 @@ where
                 State::Failed(failure) => return Some(Err(failure)),
                 State::Ready => {
                     self.attempts += 1;
-                    match self.transport.send(self.body.clone()).await {
+                    match self.transport.send(self.outgoing.clone()).await {
                         Ok(body) => self.state = State::Reading(Box::new(self.start(body))),
                         Err(failed) => self.state = self.after_failure(failed).await,
                     }

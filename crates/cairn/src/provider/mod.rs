@@ -10,6 +10,7 @@ mod bodies;
 mod call;
 mod endpoint;
 mod event;
+mod extra_body;
 mod fault;
 mod json;
 mod names;
@@ -26,6 +27,7 @@ pub mod scripted;
 pub mod sse;
 mod stream_text;
 mod transport;
+mod unpack;
 
 pub use call::Progress;
 pub use event::{ModelEvent, StopReason};

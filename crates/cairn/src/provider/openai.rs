@@ -8,6 +8,7 @@ use serde::de::IgnoredAny;
 use sha2::{Digest, Sha256};
 
 use super::endpoint::Endpoint;
+use super::json::Json;
 use crate::model::{ConversationId, Image, ProviderFailure, ProviderFault, ReasoningEffort, ToolDefinition};
 
 /// Longest name of a tool that the APIs take.
@@ -39,14 +40,58 @@ pub(crate) fn data_url(image: &Image) -> String {
     format!("data:{};base64,{}", image.mime_type, STANDARD.encode(&image.data))
 }
 
-/// Checks that a tool's schema, which goes out as it is, does not break the body.
-pub(crate) fn check_parameters(tool: &ToolDefinition, endpoint: &Endpoint) -> Result<(), ProviderFailure> {
-    serde_json::from_str::<IgnoredAny>(&tool.parameters)
-        .map(|_| ())
-        .map_err(|fault| {
-            endpoint.failure(
+/// Fails if an effort is asked for that the endpoint does not know, as far as `known` lists them.
+pub(crate) fn check_effort(
+    effort: ReasoningEffort,
+    known: Option<&[ReasoningEffort]>,
+    endpoint: &Endpoint,
+) -> Result<(), ProviderFailure> {
+    match known {
+        Some(known) if !known.contains(&effort) => {
+            let words: Vec<&str> = known.iter().map(|effort| effort_word(*effort)).collect();
+            let text = format!(
+                "this endpoint takes no effort but {}; choose one of them",
+                words.join(", ")
+            );
+            Err(endpoint.failure(ProviderFault::Unsupported, &text))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Writes the member with the conversation's cache key, if it is wanted.
+pub(crate) fn write_cache_key(json: &mut Json, is_wanted: bool, conversation: &ConversationId) {
+    if is_wanted {
+        json.raw("\"prompt_cache_key\":");
+        json.string(&prompt_cache_key(conversation));
+        json.raw(",");
+    }
+}
+
+/// Writes the member with the tools, if there are any. Their schemas go out as they are, so it is checked that they do not
+/// break the body.
+pub(crate) fn write_tools(
+    json: &mut Json,
+    tools: &[ToolDefinition],
+    endpoint: &Endpoint,
+    write: impl Fn(&mut Json, &ToolDefinition),
+) -> Result<(), ProviderFailure> {
+    if tools.is_empty() {
+        return Ok(());
+    }
+    json.raw("\"tools\":[");
+    for (index, tool) in tools.iter().enumerate() {
+        if let Err(fault) = serde_json::from_str::<IgnoredAny>(&tool.parameters) {
+            return Err(endpoint.failure(
                 ProviderFault::InvalidRequest,
                 &format!("the parameters of the tool {} are no JSON: {fault}", tool.name),
-            )
-        })
+            ));
+        }
+        if index > 0 {
+            json.raw(",");
+        }
+        write(json, tool);
+    }
+    json.raw("],");
+    Ok(())
 }

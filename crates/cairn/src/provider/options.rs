@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use http::HeaderName;
 use serde_json::Value;
 
 use super::RouteError;
@@ -84,6 +85,18 @@ impl Options {
             })
     }
 
+    /// The name of a header, if the option is there.
+    pub(crate) fn header_name(&mut self, key: &'static str) -> Result<Option<HeaderName>, RouteError> {
+        let Some(value) = self.take(key) else {
+            return Ok(None);
+        };
+        value
+            .as_str()
+            .and_then(|name| HeaderName::from_bytes(name.as_bytes()).ok())
+            .map(Some)
+            .ok_or_else(|| self.error(key, "must be the name of a header"))
+    }
+
     /// A table in the order in which it was written; empty if absent.
     pub(crate) fn table(&mut self, key: &'static str) -> Result<toml::Table, RouteError> {
         match self.take(key) {
@@ -93,13 +106,43 @@ impl Options {
         }
     }
 
-    /// Option `extra_body`: further members of a request's body as JSON text, in the order in which they were written. The
-    /// adapter's own keys may not be among them.
-    pub(crate) fn extra_body(&mut self, own_keys: &[&str]) -> Result<Vec<(String, String)>, RouteError> {
-        self.table("extra_body")?
+    /// A list of a few words; `None` if the option is absent.
+    pub(crate) fn choices<T: Copy>(
+        &mut self,
+        key: &'static str,
+        choices: &[(&str, T)],
+    ) -> Result<Option<Vec<T>>, RouteError> {
+        let Some(value) = self.take(key) else {
+            return Ok(None);
+        };
+        let chosen = value.as_array().filter(|list| !list.is_empty()).and_then(|list| {
+            list.iter()
+                .map(|value| {
+                    let known = choices.iter().find(|(word, _)| value.as_str() == Some(word));
+                    known.map(|(_, choice)| *choice)
+                })
+                .collect()
+        });
+        match chosen {
+            Some(chosen) => Ok(Some(chosen)),
+            None => {
+                let words: Vec<&str> = choices.iter().map(|(word, _)| *word).collect();
+                Err(self.error(key, &format!("must be a list of some of {}", words.join(", "))))
+            }
+        }
+    }
+
+    /// A table of members of a request's body as JSON text, in the order in which they were written. The adapter's own
+    /// keys may not be among them.
+    pub(crate) fn body_members(
+        &mut self,
+        option: &'static str,
+        own_keys: &[&str],
+    ) -> Result<Vec<(String, String)>, RouteError> {
+        self.table(option)?
             .iter()
             .map(|(key, value)| {
-                let path = format!("extra_body.{key}");
+                let path = format!("{option}.{key}");
                 if own_keys.contains(&key.as_str()) {
                     return Err(self.error(&path, "is set by cairn itself; remove it"));
                 }

@@ -16,6 +16,7 @@ use super::endpoint::Endpoint;
 use super::fault::{EndpointError, plain_words};
 use super::options::Options;
 use super::retry::{RetryPolicy, retry_after};
+use super::unpack::{Unpacker, is_readable};
 use crate::model::{ProviderFailure, ProviderFault};
 
 /// Most bytes of an error body that are read.
@@ -46,6 +47,23 @@ impl Limits {
             idle: options.seconds("idle_timeout_seconds", Duration::from_secs(300))?,
             progress: options.seconds("progress_timeout_seconds", Duration::from_secs(1800))?,
         })
+    }
+}
+
+/// What one request sends: the same for each try.
+#[derive(Clone, Debug)]
+pub(crate) struct Outgoing {
+    pub(crate) body: Bytes,
+    /// Headers beside the endpoint's own.
+    pub(crate) headers: HeaderMap,
+}
+
+impl From<Bytes> for Outgoing {
+    fn from(body: Bytes) -> Self {
+        Self {
+            body,
+            headers: HeaderMap::new(),
+        }
     }
 }
 
@@ -110,14 +128,15 @@ impl Transport {
         })
     }
 
-    /// Sends the body once and gives the answer as soon as it is known to be an event stream.
-    pub(crate) async fn send(self: &Arc<Self>, body: Bytes) -> Result<EventBody, AttemptFailure> {
+    /// Sends the request once and gives the answer as soon as it is known to be an event stream.
+    pub(crate) async fn send(self: &Arc<Self>, outgoing: Outgoing) -> Result<EventBody, AttemptFailure> {
         let deadline = Instant::now() + self.limits.first_byte;
         let request = self
             .client
             .post(self.endpoint.url.clone())
             .headers(self.endpoint.headers.clone())
-            .body(body);
+            .headers(outgoing.headers)
+            .body(outgoing.body);
         let response = tokio::time::timeout_at(deadline, request.send())
             .await
             .map_err(|_| self.silent("first_byte_timeout_seconds", self.limits.first_byte))?
@@ -127,7 +146,7 @@ impl Transport {
         }
         let mut body = EventBody {
             transport: Arc::clone(self),
-            response,
+            body: Body::new(response),
             head: Vec::new(),
         };
         body.check_start(deadline).await?;
@@ -162,12 +181,14 @@ impl Transport {
     }
 
     /// Reads the failure out of a response that is no success.
-    async fn refused(&self, mut response: reqwest::Response) -> AttemptFailure {
+    async fn refused(&self, response: reqwest::Response) -> AttemptFailure {
         let status = response.status().as_u16();
         let headers = response.headers().clone();
-        let mut body = Vec::new();
-        self.read_error_body(&mut response, &mut body).await;
-        let mut error = EndpointError::from_response(status, &body);
+        let mut words = Vec::new();
+        if has_readable_encoding(&headers) {
+            self.read_error_body(&mut Body::new(response), &mut words).await;
+        }
+        let mut error = EndpointError::from_response(status, &words);
         if let (300..400, Some(location)) = (status, headers.get(LOCATION)) {
             error.message = format!(
                 "redirect to {}, which is not followed",
@@ -181,17 +202,59 @@ impl Transport {
             final_word: says_no_retry(&headers),
         }
     }
+
     /// Reads the rest of an error body as far as it comes in time and within bounds. A broken end is no second error.
-    async fn read_error_body(&self, response: &mut reqwest::Response, body: &mut Vec<u8>) {
+    async fn read_error_body(&self, body: &mut Body, words: &mut Vec<u8>) {
         let deadline = Instant::now() + ERROR_BODY_TIMEOUT;
-        while body.len() < MAX_ERROR_BODY {
-            match tokio::time::timeout_at(deadline, response.chunk()).await {
-                Ok(Ok(Some(bytes))) => body.extend_from_slice(&bytes),
+        while words.len() < MAX_ERROR_BODY {
+            match tokio::time::timeout_at(deadline, body.bytes()).await {
+                Ok(Ok(Some(bytes))) => words.extend_from_slice(&bytes),
                 Ok(Ok(None) | Err(_)) | Err(_) => return,
             }
         }
         // The bound may have cut a key in two, and half a key is not recognised.
-        body.truncate(MAX_ERROR_BODY.saturating_sub(self.endpoint.redactor.longest()));
+        words.truncate(MAX_ERROR_BODY.saturating_sub(self.endpoint.redactor.longest()));
+    }
+}
+
+/// The body of a response, unpacked.
+#[derive(Debug)]
+struct Body {
+    response: reqwest::Response,
+    unpacker: Unpacker,
+    is_over: bool,
+}
+
+/// Why a body cannot be read on.
+#[derive(Debug, thiserror::Error)]
+enum BodyError {
+    #[error(transparent)]
+    Broken(#[from] reqwest::Error),
+    #[error("its gzip packing is damaged: {0}")]
+    Packing(#[from] std::io::Error),
+}
+
+impl Body {
+    fn new(response: reqwest::Response) -> Self {
+        Self {
+            response,
+            unpacker: Unpacker::new(),
+            is_over: false,
+        }
+    }
+
+    /// What the next bytes bring, which may be nothing; `None` at the end.
+    async fn bytes(&mut self) -> Result<Option<Bytes>, BodyError> {
+        if self.is_over {
+            return Ok(None);
+        }
+        match self.response.chunk().await? {
+            Some(bytes) => Ok(Some(self.unpacker.push(bytes)?)),
+            None => {
+                self.is_over = true;
+                Ok(Some(self.unpacker.finish()))
+            }
+        }
     }
 }
 
@@ -199,7 +262,7 @@ impl Transport {
 #[derive(Debug)]
 pub(crate) struct EventBody {
     transport: Arc<Transport>,
-    response: reqwest::Response,
+    body: Body,
     /// Bytes that were read to recognise the stream and not yet handed out.
     head: Vec<u8>,
 }
@@ -210,34 +273,36 @@ impl EventBody {
         if !self.head.is_empty() {
             return Ok(Some(std::mem::take(&mut self.head).into()));
         }
-        tokio::time::timeout(limit, self.response.chunk())
+        tokio::time::timeout(limit, self.body.bytes())
             .await
             .map_err(|_| self.transport.silent("idle_timeout_seconds", limit))?
             .map_err(|cause| self.broken(cause))
     }
 
-    fn broken(&self, cause: reqwest::Error) -> ProviderFailure {
-        self.transport.endpoint.failure(
-            ProviderFault::Connection,
-            &format!(
-                "the connection to {} broke before the answer was whole: {}",
-                self.transport.endpoint.origin(),
-                chain(&cause.without_url())
-            ),
+    fn broken(&self, cause: BodyError) -> ProviderFailure {
+        let endpoint = &self.transport.endpoint;
+        let (fault, cause) = match cause {
+            BodyError::Broken(cause) => (ProviderFault::Connection, chain(&cause.without_url())),
+            cause @ BodyError::Packing(_) => (ProviderFault::Malformed, cause.to_string()),
+        };
+        let origin = endpoint.origin();
+        endpoint.failure(
+            fault,
+            &format!("the connection to {origin} broke before the answer was whole: {cause}"),
         )
     }
 
     /// Reads until the body shows what it is, and refuses everything but an event stream.
     async fn check_start(&mut self, deadline: Instant) -> Result<(), AttemptFailure> {
         let transport = Arc::clone(&self.transport);
-        let encoded = self.response.headers().get(CONTENT_ENCODING);
-        if encoded.is_some_and(|encoding| encoding != "identity") {
+        if !has_readable_encoding(self.body.response.headers()) {
             return Err(transport
                 .endpoint
                 .failure(ProviderFault::Malformed, COMPRESSED)
                 .into());
         }
         let is_page = self
+            .body
             .response
             .headers()
             .get(CONTENT_TYPE)
@@ -246,7 +311,7 @@ impl EventBody {
             if let Some(start) = BodyStart::of(&self.head) {
                 break if is_page { BodyStart::Page } else { start };
             }
-            let chunk = tokio::time::timeout_at(deadline, self.response.chunk())
+            let chunk = tokio::time::timeout_at(deadline, self.body.bytes())
                 .await
                 .map_err(|_| transport.silent("first_byte_timeout_seconds", transport.limits.first_byte))?
                 .map_err(|cause| self.broken(cause))?;
@@ -258,22 +323,14 @@ impl EventBody {
         };
         match start {
             BodyStart::Events => Ok(()),
-            BodyStart::Compressed => Err(transport
-                .endpoint
-                .failure(ProviderFault::Malformed, COMPRESSED)
-                .into()),
             BodyStart::Page => {
-                transport
-                    .read_error_body(&mut self.response, &mut self.head)
-                    .await;
+                transport.read_error_body(&mut self.body, &mut self.head).await;
                 let page = plain_words(&self.head);
                 let text = format!("the endpoint answered with {page} instead of a stream; check base_url");
                 Err(transport.endpoint.failure(ProviderFault::Malformed, &text).into())
             }
             BodyStart::Json => {
-                transport
-                    .read_error_body(&mut self.response, &mut self.head)
-                    .await;
+                transport.read_error_body(&mut self.body, &mut self.head).await;
                 let document: Option<serde_json::Value> = serde_json::from_slice(&self.head).ok();
                 let failure = match document.as_ref().and_then(EndpointError::from_document) {
                     Some(error) => transport.endpoint.failure_of(&error),
@@ -285,15 +342,22 @@ impl EventBody {
                 };
                 Err(AttemptFailure {
                     failure,
-                    final_word: says_no_retry(self.response.headers()),
+                    final_word: says_no_retry(self.body.response.headers()),
                 })
             }
         }
     }
 }
 
-const COMPRESSED: &str = "the endpoint compressed its answer although identity was asked for; \
-                          switch compression off between cairn and the endpoint";
+const COMPRESSED: &str = "the endpoint compressed its answer in a way that cannot be read although identity was asked \
+                          for; switch compression off between cairn and the endpoint";
+
+/// Whether a body is plain or packed as gzip, by its header. A header that is wrong between these two does no harm.
+fn has_readable_encoding(headers: &HeaderMap) -> bool {
+    headers
+        .get(CONTENT_ENCODING)
+        .is_none_or(|encoding| is_readable(encoding.as_bytes()))
+}
 
 /// What the first bytes of a body show. The content type is not asked: many gateways send a wrong one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -301,18 +365,13 @@ enum BodyStart {
     Events,
     Json,
     Page,
-    Compressed,
 }
 
 impl BodyStart {
     /// `None` while the bytes do not show it yet.
     fn of(bytes: &[u8]) -> Option<Self> {
         const BOM: &[u8] = b"\xEF\xBB\xBF";
-        const GZIP: &[u8] = b"\x1f\x8b";
-        if bytes.starts_with(GZIP) {
-            return Some(Self::Compressed);
-        }
-        if GZIP.starts_with(bytes) || BOM.starts_with(bytes) {
+        if BOM.starts_with(bytes) {
             return None;
         }
         let text = bytes.strip_prefix(BOM).unwrap_or(bytes);

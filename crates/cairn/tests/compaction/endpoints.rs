@@ -13,7 +13,7 @@ use cairn::run::{RunServices, start};
 use crate::engine::config;
 use crate::support::fake_client::FakeClient;
 use crate::support::strict_anthropic::{Said, StrictAnthropic};
-use crate::support::strict_responses::{Reply, StrictResponses};
+use crate::support::strict_responses::{Items, StrictResponses};
 use crate::talk::Talk;
 
 /// Plays three runs with a summary before the last two; `reset` is called when the prefix is declared to begin anew.
@@ -50,12 +50,12 @@ async fn talk_to(provider: Arc<dyn Provider>, reset: impl Fn()) {
 async fn responses() {
     let endpoint = StrictResponses::start().await;
     endpoint.reply(
-        Reply::answer()
+        Items::answer()
             .reasoning("gAAA1", &["Hm."])
             .call("call_1", "alpha", "{}"),
     );
     for text in ["Done.", "The gist.", "Still done.", "Yes."] {
-        endpoint.reply(Reply::answer().reasoning(text, &[]).message(None, text));
+        endpoint.reply(Items::answer().reasoning(text, &[]).message(None, text));
     }
     let mut config = config(Api::OpenAiResponses, "");
     config.base_url = Some(endpoint.base_url().parse().unwrap());

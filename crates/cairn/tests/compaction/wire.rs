@@ -417,7 +417,7 @@ async fn a_run_that_was_cut_while_it_summarised_is_resumed_with_a_summary() {
 
 async fn gate_reached(
     turn: &mut crate::support::fake_cursor::Turn<'_>,
-    gate: &crate::support::strict_chat::Gate,
+    gate: &crate::support::strict_chat::endpoint::Gate,
 ) {
     turn.until("the start of the summary", |frame| match frame {
         RunFrame::Message(message) => format!("{message:?}").contains("SummaryStarted"),

@@ -194,11 +194,11 @@ impl Endpoint {
             Self::Responses(responses) => {
                 let calls = both
                     .iter()
-                    .fold(strict_responses::Reply::answer(), |reply, call| {
+                    .fold(strict_responses::Items::answer(), |reply, call| {
                         reply.call(call.0, call.1, call.2)
                     });
                 responses.reply(calls);
-                responses.reply(strict_responses::Reply::answer().message(None, "Understood."));
+                responses.reply(strict_responses::Items::answer().message(None, "Understood."));
             }
             Self::Anthropic(anthropic) => {
                 anthropic.say(&both.map(|(id, name, arguments)| Said::Call(id, name, arguments)));

@@ -14,9 +14,9 @@ use crate::provider_input::{
     anthropic_model, assistant, chat_model, invocation, request_of, responses_model, said, spec, user,
     user_parts,
 };
-use crate::strict_anthropic::{Said, StrictAnthropic};
-use crate::strict_responses::{Reply, StrictResponses};
+use crate::support::strict_anthropic::{Said, StrictAnthropic};
 use crate::support::strict_chat::StrictChat;
+use crate::support::strict_responses::{Items, StrictResponses};
 
 fn image(data: Bytes, mime_type: &str) -> Part {
     Part::Image(Image {
@@ -86,7 +86,7 @@ async fn every_api_takes_pictures_and_empty_results_with_and_without_vision() {
 
         let responses = StrictResponses::start().await;
         for _ in 0..3 {
-            responses.reply(Reply::answer().message(None, "ok"));
+            responses.reply(Items::answer().message(None, "ok"));
         }
         let provider = OpenAiResponses::new(&responses_model(&responses.base_url(), "")).unwrap();
         play(&provider, vision, None).await;

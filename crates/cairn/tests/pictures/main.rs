@@ -19,15 +19,13 @@ mod fitting;
 mod model_events;
 #[path = "../support/provider_input.rs"]
 mod provider_input;
-#[path = "../support/strict_anthropic.rs"]
-mod strict_anthropic;
-#[path = "../support/strict_responses.rs"]
-mod strict_responses;
 #[path = "../support"]
 mod support {
     pub mod cairn_server;
     pub mod fake_cursor;
+    pub mod strict_anthropic;
     pub mod strict_chat;
+    pub mod strict_responses;
     pub mod wire_bench;
     pub mod wire_oracle;
 }

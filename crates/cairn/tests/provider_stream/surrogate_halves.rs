@@ -4,6 +4,7 @@ use cairn::model::ProviderFault;
 use serde_json::Value;
 
 use crate::model_events::Answer;
+use crate::streams::{JOINED_HALVES, LONE_HALF, LONE_HALVES};
 use crate::{chunks, fails, finish, whole};
 
 /// A stream whose deltas are given as JSON text, because no JSON value can hold half of a surrogate pair.
@@ -56,13 +57,7 @@ fn recorded(answer: &Answer, pointer: &str) -> String {
 #[test]
 fn surrogate_halves_of_one_channel_are_joined_across_deltas() {
     for (delta, text) in CHANNELS {
-        for pieces in [
-            // In one delta; cut; cut with an empty delta between.
-            &[r#"\"a"#, r"\ud83d\ude00", r#"b\""#][..],
-            &[r#"\"a\ud83d"#, r#"\ude00b\""#],
-            &[r#"\"a"#, r"\ud83d", r"\uDE00", r#"b\""#],
-            &[r#"\"a\uD83D"#, "", r#"\ude00b\""#],
-        ] {
+        for pieces in JOINED_HALVES {
             let deltas: Vec<String> = pieces.iter().map(|piece| delta.replace("TEXT", piece)).collect();
             let deltas: Vec<&str> = deltas.iter().map(String::as_str).collect();
             let answer = whole(&raw_deltas(&deltas, "stop"));
@@ -102,26 +97,12 @@ fn a_half_waits_for_its_own_channel_only() {
 #[test]
 fn a_half_that_is_never_completed_is_reported_and_not_patched() {
     for (delta, _) in CHANNELS {
-        for pieces in [
-            // At the end; before other text; low half first, alone and after text; inside one delta.
-            &[r#"\"a\ud83d"#][..],
-            &[r#"\"a\ud83d"#, r#"b\""#],
-            &[r#"\"a\ud83d"#, r"\ud83d", r#"\ude00b\""#],
-            &[r"\ude00"],
-            &[r#"\"a"#, r#"\ude00\""#],
-            &[r"\ude00", r"\ud83d"],
-            &[r#"\"a\ud83db\""#],
-        ] {
+        for pieces in LONE_HALVES {
             let deltas: Vec<String> = pieces.iter().map(|piece| delta.replace("TEXT", piece)).collect();
             let deltas: Vec<&str> = deltas.iter().map(String::as_str).collect();
             let failure = fails(&raw_deltas(&deltas, "stop"));
             assert_eq!(failure.fault, ProviderFault::Malformed, "{deltas:?}");
-            assert!(
-                failure
-                    .message
-                    .contains("half of a surrogate pair came without its other half"),
-                "{deltas:?}: {failure}"
-            );
+            assert!(failure.message.contains(LONE_HALF), "{deltas:?}: {failure}");
         }
     }
     // Another channel, call or entry does not complete it.

@@ -32,6 +32,20 @@ impl Bench {
         Self { services, folder }
     }
 
+    /// Closes the database and opens it again, as another process would.
+    pub async fn restart(self) -> Self {
+        let Self { services, folder } = self;
+        services.store.close().await.unwrap();
+        let store = Store::open(&folder.path().join("cairn.db")).await.unwrap();
+        let services = RunServices {
+            store: Arc::new(store),
+            registry: RunRegistry::default(),
+            views: Views::default(),
+            providers: Arc::default(),
+        };
+        Self { services, folder }
+    }
+
     pub fn start(&self, provider: &(impl Provider + Clone + 'static), run: PreparedRun) -> FakeClient {
         let provider: Arc<dyn Provider> = Arc::new(provider.clone());
         let providers = Arc::new(HashMap::from([("fake".to_owned(), provider)]));
@@ -74,7 +88,7 @@ pub fn prepared(run: &str, base: RevisionId, action: RunAction) -> PreparedRun {
             display_name: None,
             reasoning: Default::default(),
             latency: Default::default(),
-            max_output_tokens: None,
+            max_output_tokens: Some(4096),
             context_window: None,
             vision: false,
             entry: cairn::model::EntryLimits::default(),

@@ -1,23 +1,43 @@
-//! A strict provider in the process: it plays what a test scripts, step by step if wanted, and is the oracle of the
-//! history: every request must be well paired and must extend the one before it in its conversation.
+//! A strict provider: it plays what a test scripts, step by step if wanted, and is the oracle of the history: every request
+//! must be well paired and must extend the one before it in its conversation. It plays in the process, or over HTTP: then
+//! the real adapter of an API sends each request to that API's strict endpoint, which plays the script as a stream.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex};
 
+use bytes::Bytes;
+use cairn::config::Api;
 use cairn::model::{ConversationId, HistoryItem, ModelRequest, ProviderFailure, ReplayState, Usage};
 use cairn::provider::{ModelEvent, ModelInvocation, ModelStream, Provider, StopReason};
 use futures_util::StreamExt;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use super::over_http::{Endpoint, Over, Writer};
+use super::strict_chat::Reply;
+
 type Step = Result<ModelEvent, ProviderFailure>;
 
 /// A strict scripted provider.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct FakeProvider(Arc<Mutex<Inner>>);
 
-#[derive(Debug, Default)]
+impl std::fmt::Debug for FakeProvider {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("FakeProvider")
+    }
+}
+
+/// The way over HTTP.
+#[derive(Clone)]
+struct Http {
+    endpoint: Arc<Endpoint>,
+    provider: Arc<dyn Provider>,
+}
+
+#[derive(Default)]
 struct Inner {
+    http: Option<Http>,
     script: VecDeque<Answer>,
     requests: Vec<ModelRequest>,
     invocations: Vec<CancellationToken>,
@@ -27,8 +47,9 @@ struct Inner {
     violations: Vec<String>,
 }
 
-#[derive(Debug)]
 enum Answer {
+    /// What the endpoint sends to the tries of one call.
+    Replies(Vec<Reply>),
     Whole(Vec<Step>),
     Stepwise(mpsc::UnboundedReceiver<Step>),
 }
@@ -57,9 +78,49 @@ impl FakeProvider {
         Self::default()
     }
 
+    /// A provider whose script goes this way.
+    pub async fn over(over: Over) -> Self {
+        match over {
+            Over::Nothing => Self::default(),
+            Over::Http(api) => {
+                let endpoint = Arc::new(Endpoint::start(api).await);
+                Self::at(&endpoint, "up/model", "sk-canary-123")
+            }
+        }
+    }
+
+    /// A provider over HTTP, for this model at this endpoint and with this key.
+    pub fn at(endpoint: &Arc<Endpoint>, model: &str, key: &str) -> Self {
+        let fake = Self::default();
+        fake.0.lock().unwrap().http = Some(Http {
+            provider: endpoint.provider(model, key),
+            endpoint: Arc::clone(endpoint),
+        });
+        fake
+    }
+
+    /// The endpoint that it asks.
+    pub fn endpoint(&self) -> Arc<Endpoint> {
+        let inner = self.0.lock().unwrap();
+        Arc::clone(&inner.http.as_ref().expect("it asks none").endpoint)
+    }
+
+    /// Whether this provider issued a replay state of [`with_thinking`].
+    pub fn issued(&self, state: &ReplayState) -> bool {
+        match &self.0.lock().unwrap().http {
+            None => &*state.issuer == "fake",
+            Some(http) => state.issuer.starts_with(http.endpoint.api().as_str()),
+        }
+    }
+
     /// The next request is answered with these events.
     pub fn answer(&self, events: Vec<ModelEvent>) {
         self.steps(events.into_iter().map(Ok).collect());
+    }
+
+    /// The tries of the next call are answered with these replies.
+    pub fn replies(&self, replies: Vec<Reply>) {
+        self.0.lock().unwrap().script.push_back(Answer::Replies(replies));
     }
 
     /// The next request is answered with these steps.
@@ -90,7 +151,11 @@ impl FakeProvider {
 
     /// Forgets a conversation's latest request: the next one is a declared reset.
     pub fn expect_reset(&self, conversation: &ConversationId) {
-        self.0.lock().unwrap().latest.remove(conversation);
+        let mut inner = self.0.lock().unwrap();
+        inner.latest.remove(conversation);
+        if let Some(http) = &inner.http {
+            http.endpoint.allow_reset();
+        }
     }
 
     /// Zero-based numbers of the requests that began anew with a summary.
@@ -100,7 +165,7 @@ impl FakeProvider {
 
     /// Fails the test if any request broke a rule.
     pub fn assert_clean(&self) {
-        let violations = self.0.lock().unwrap().violations.clone();
+        let violations = self.0.lock().unwrap().all_violations();
         assert!(violations.is_empty(), "{violations:#?}");
     }
 }
@@ -109,12 +174,19 @@ impl Drop for Inner {
     /// Every test is judged, also one that forgets to ask.
     fn drop(&mut self) {
         if !std::thread::panicking() {
-            assert!(self.violations.is_empty(), "{:#?}", self.violations);
+            let violations = self.all_violations();
+            assert!(violations.is_empty(), "{violations:#?}");
         }
     }
 }
 
 impl Inner {
+    /// What requests broke, of the history's rules and of the API's.
+    fn all_violations(&self) -> Vec<String> {
+        let of_endpoint = self.http.iter().flat_map(|http| http.endpoint.violations());
+        self.violations.iter().cloned().chain(of_endpoint).collect()
+    }
+
     fn check(&mut self, request: &ModelRequest) {
         if let Err(fault) = pairing(&request.history) {
             self.violations
@@ -194,23 +266,60 @@ impl Provider for FakeProvider {
         let mut inner = self.0.lock().unwrap();
         inner.check(request);
         inner.requests.push(request.clone());
-        inner.invocations.push(invocation.cancel);
-        match inner.script.pop_front() {
-            Some(Answer::Whole(steps)) => futures_util::stream::iter(steps).boxed(),
-            Some(Answer::Stepwise(receiver)) => {
+        inner.invocations.push(invocation.cancel.clone());
+        let Some(answer) = inner.script.pop_front() else {
+            inner
+                .violations
+                .push("a request came that the script does not answer".to_owned());
+            return futures_util::stream::empty().boxed();
+        };
+        match (answer, inner.http.clone()) {
+            (Answer::Replies(_), None) => panic!("only an endpoint sends replies"),
+            (Answer::Replies(replies), Some(http)) => {
+                for reply in replies {
+                    http.endpoint.reply(reply);
+                }
+                http.provider.call(request, invocation)
+            }
+            (Answer::Whole(steps), None) => futures_util::stream::iter(steps).boxed(),
+            (Answer::Stepwise(receiver), None) => {
                 futures_util::stream::unfold(receiver, |mut receiver| async {
                     receiver.recv().await.map(|step| (step, receiver))
                 })
                 .boxed()
             }
-            None => {
-                inner
-                    .violations
-                    .push("a request came that the script does not answer".to_owned());
-                futures_util::stream::empty().boxed()
+            (Answer::Whole(steps), Some(http)) => {
+                http.endpoint.reply(http.endpoint.answer(&steps));
+                http.provider.call(request, invocation)
+            }
+            (Answer::Stepwise(receiver), Some(http)) => {
+                http.endpoint
+                    .reply(Reply::fed(on_the_wire(receiver, http.endpoint.api())));
+                http.provider.call(request, invocation)
             }
         }
     }
+}
+
+/// The bytes of the steps as they come; ends with the feed, or when nobody reads on.
+fn on_the_wire(mut steps: mpsc::UnboundedReceiver<Step>, api: Api) -> mpsc::Receiver<Bytes> {
+    let (sender, receiver) = mpsc::channel(16);
+    tokio::spawn(async move {
+        let mut writer = Writer::new(api);
+        loop {
+            let step = tokio::select! {
+                step = steps.recv() => step,
+                () = sender.closed() => None,
+            };
+            let Some(step) = step else { return };
+            let bytes = Bytes::from(writer.step(&step));
+            // An event without bytes of its own, such as the start of a text, is nothing on the wire.
+            if !bytes.is_empty() && sender.send(bytes).await.is_err() {
+                return;
+            }
+        }
+    });
+    receiver
 }
 
 /// A whole text answer.

@@ -16,24 +16,12 @@
     reason = "shared test support; not every test file uses all of it"
 )]
 
-#[path = "strict_chat.rs"]
-mod strict_chat;
-
-use std::collections::{BTreeSet, HashSet, VecDeque};
+use std::collections::{BTreeSet, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
 
-use http::{Request, Response};
-use http_body_util::BodyExt;
-use hyper::body::Incoming;
-use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
-use strict_chat::{Body, BoxError, pieces, respond};
-use tokio::net::TcpListener;
-use tokio::task::JoinHandle;
 
-pub use strict_chat::{RecordedRequest, Reply};
+use super::strict_chat::endpoint::{Breach, RecordedRequest, Reply, Rules, StrictEndpoint, pieces};
 
 /// A block of a scripted answer.
 #[derive(Clone, Copy, Debug)]
@@ -47,17 +35,12 @@ pub enum Said<'a> {
 }
 
 /// The fake endpoint. Ends when dropped.
-pub struct StrictAnthropic {
-    address: SocketAddr,
-    state: Arc<Mutex<State>>,
-    server: JoinHandle<()>,
-}
+pub type StrictAnthropic = StrictEndpoint<AnthropicRules>;
 
+/// The rules of Messages, and what was seen by them.
 #[derive(Default)]
-struct State {
-    replies: VecDeque<Reply>,
-    requests: Vec<RecordedRequest>,
-    violations: Vec<String>,
+pub struct AnthropicRules {
+    latest: Option<Value>,
     /// The blocks of every answer given, blank texts left out.
     given: Vec<Vec<Value>>,
     cache: PromptCache,
@@ -65,79 +48,16 @@ struct State {
 }
 
 impl StrictAnthropic {
-    /// Starts an endpoint on a free port.
-    pub async fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let state = Arc::new(Mutex::new(State::default()));
-        let shared = Arc::clone(&state);
-        let server = tokio::spawn(async move {
-            let mut connections = tokio::task::JoinSet::new();
-            while let Ok((socket, _)) = listener.accept().await {
-                let shared = Arc::clone(&shared);
-                let service = hyper::service::service_fn(move |request| serve(Arc::clone(&shared), request));
-                connections.spawn(async move {
-                    let connection = hyper::server::conn::http1::Builder::new();
-                    let _ = connection.serve_connection(TokioIo::new(socket), service).await;
-                });
-            }
-        });
-        Self {
-            address,
-            state,
-            server,
-        }
-    }
-
-    /// What a configured model's `base_url` is set to.
-    pub fn base_url(&self) -> String {
-        format!("http://{}", self.address)
-    }
-
-    /// Queues the reply to a further request.
-    pub fn reply(&self, reply: Reply) {
-        self.state.lock().unwrap().replies.push_back(reply);
-    }
-
     /// Queues a whole answer, which later requests must bring back as it is.
     pub fn say(&self, blocks: &[Said<'_>]) {
-        let mut state = self.state.lock().unwrap();
-        state.replies.push_back(answer(blocks));
+        self.reply(answer(blocks));
         let given: Vec<Value> = blocks.iter().filter_map(given).collect();
-        state.given.push(given);
-    }
-
-    /// All requests so far, in the order of their arrival.
-    pub fn requests(&self) -> Vec<RecordedRequest> {
-        self.state.lock().unwrap().requests.clone()
-    }
-
-    /// What requests broke so far.
-    pub fn violations(&self) -> Vec<String> {
-        self.state.lock().unwrap().violations.clone()
+        self.rules(|rules| rules.gives(given));
     }
 
     /// The next request need not extend the one before it.
     pub fn allow_reset(&self) {
-        self.state.lock().unwrap().reset_allowed = true;
-    }
-
-    /// Fails the test if any request broke a rule or a queued reply was not used.
-    #[track_caller]
-    pub fn assert_clean(&self) {
-        let state = self.state.lock().unwrap();
-        assert_eq!(
-            state.violations,
-            Vec::<String>::new(),
-            "requests broke the endpoint's rules"
-        );
-        assert_eq!(state.replies.len(), 0, "queued replies were not asked for");
-    }
-}
-
-impl Drop for StrictAnthropic {
-    fn drop(&mut self) {
-        self.server.abort();
+        self.rules(|rules| rules.reset_allowed = true);
     }
 }
 
@@ -217,43 +137,21 @@ fn given(said: &Said<'_>) -> Option<Value> {
     })
 }
 
-async fn serve(state: Arc<Mutex<State>>, request: Request<Incoming>) -> Result<Response<Body>, BoxError> {
-    let (parts, body) = request.into_parts();
-    let body = body.collect().await?.to_bytes();
-    let reply = {
-        let mut state = state.lock().unwrap();
-        let request = RecordedRequest {
-            path: parts.uri.to_string(),
-            headers: parts.headers,
-            json: serde_json::from_slice(&body).unwrap_or(Value::Null),
-            body,
-        };
-        let breaches = state.check(&request);
-        let number = state.requests.len();
-        state.requests.push(request);
-        let reply = state.replies.pop_front();
-        if let Some(first) = breaches.first() {
-            let refusal =
-                json!({"type": "error", "error": {"type": "invalid_request_error", "message": first}});
-            let all = breaches
-                .iter()
-                .map(|breach| format!("request {number}: {breach}"));
-            state.violations.extend(all);
-            Reply::status(400, &[], &refusal.to_string())
-        } else if let Some(reply) = reply {
-            reply
-        } else {
-            state
-                .violations
-                .push(format!("request {number}: no reply was queued for it"));
-            Reply::status(400, &[], r#"{"error":{"message":"the test queued no reply"}}"#)
-        }
-    };
-    respond(reply).await
+impl Rules for AnthropicRules {
+    const BASE: &'static str = "";
+
+    fn check(&mut self, request: &RecordedRequest) -> Vec<Breach> {
+        self.breaches(request).into_iter().map(Breach::from).collect()
+    }
 }
 
-impl State {
-    fn check(&mut self, request: &RecordedRequest) -> Vec<String> {
+impl AnthropicRules {
+    /// An answer of these blocks is given out, and must come back as it is.
+    pub fn gives(&mut self, blocks: Vec<Value>) {
+        self.given.push(blocks);
+    }
+
+    fn breaches(&mut self, request: &RecordedRequest) -> Vec<String> {
         let mut breaches = Vec::new();
         let json = &request.json;
         if request.path != "/v1/messages" {
@@ -318,10 +216,11 @@ impl State {
     fn check_extension(&mut self, request: &RecordedRequest, breaches: &mut Vec<String>) {
         let reset_allowed = std::mem::take(&mut self.reset_allowed);
         let found = self.cache.ask(&request.json);
-        let Some(earlier) = self.requests.last().filter(|_| !reset_allowed) else {
+        let earlier = self.latest.replace(request.json.clone());
+        let Some(earlier) = earlier.filter(|_| !reset_allowed) else {
             return;
         };
-        let was = PromptCache::positions(&earlier.json);
+        let was = PromptCache::positions(&earlier);
         let is = PromptCache::positions(&request.json);
         let extends = was.len() <= is.len() && was.iter().zip(&is).all(|(was, is)| was.text == is.text);
         if !extends {

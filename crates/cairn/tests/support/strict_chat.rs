@@ -33,117 +33,44 @@
     reason = "shared test support; not every test file uses all of it"
 )]
 
-use std::collections::{BTreeSet, VecDeque};
-use std::convert::Infallible;
-use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use futures_util::stream::{self, StreamExt};
-use http::{HeaderMap, Request, Response, StatusCode};
-use http_body_util::combinators::UnsyncBoxBody;
-use http_body_util::{BodyExt, Full, StreamBody};
-use hyper::body::{Frame, Incoming};
-use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
-use tokio::sync::watch;
-use tokio::task::JoinHandle;
 
+#[path = "endpoint.rs"]
+pub mod endpoint;
 #[path = "strict_chat/lineage.rs"]
 mod lineage;
+
+use endpoint::{Breach, Rules, StrictEndpoint, pieces};
+pub use endpoint::{RecordedRequest, Reply};
 use lineage::{Lineage, asks_for_summary, difference, repeats_a_part, shares_an_answer, summary_of};
 
-/// Longest wait of a test for something that must happen; only reached by a failing test.
-const PATIENCE: Duration = Duration::from_secs(20);
-
-pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
-pub type Body = UnsyncBoxBody<Bytes, BoxError>;
-
 /// The fake endpoint. Ends when dropped.
-pub struct StrictChat {
-    address: SocketAddr,
-    state: Arc<Mutex<State>>,
-    server: JoinHandle<()>,
-}
-
-/// One request as it came.
-#[derive(Clone, Debug)]
-pub struct RecordedRequest {
-    pub path: String,
-    pub headers: HeaderMap,
-    pub body: Bytes,
-    /// The body as JSON; null if it is none.
-    pub json: Value,
-}
+pub type StrictChat = StrictEndpoint<ChatRules>;
 
 impl RecordedRequest {
-    /// The request's messages.
+    /// The request's messages, in this API and in the one of Anthropic.
     pub fn messages(&self) -> &[Value] {
         self.json["messages"].as_array().map_or(&[], Vec::as_slice)
     }
 }
 
-/// A model that answers each request by its content.
-type Model = Box<dyn Fn(&RecordedRequest) -> Reply + Send>;
-
+/// The rules of Chat Completions, and what was seen by them.
 #[derive(Default)]
-struct State {
-    replies: VecDeque<Reply>,
-    model: Option<Model>,
-    requests: Vec<RecordedRequest>,
-    violations: Vec<String>,
+pub struct ChatRules {
+    /// The thinking of every answer given, in order, if it must come back; empty where there was none.
+    given: Option<Vec<String>>,
     lineages: Vec<Lineage>,
     one_conversation: bool,
     reset_allowed: bool,
+    /// How many requests were judged.
+    judged: usize,
     resets: Vec<usize>,
-    connections: usize,
 }
 
 impl StrictChat {
-    /// Starts an endpoint on a free port.
-    pub async fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let state = Arc::new(Mutex::new(State::default()));
-        let shared = Arc::clone(&state);
-        let server = tokio::spawn(async move {
-            // Connections end with the endpoint.
-            let mut connections = tokio::task::JoinSet::new();
-            while let Ok((socket, _)) = listener.accept().await {
-                shared.lock().unwrap().connections += 1;
-                let shared = Arc::clone(&shared);
-                let service = hyper::service::service_fn(move |request| serve(Arc::clone(&shared), request));
-                let connection = hyper::server::conn::http1::Builder::new();
-                connections.spawn(async move {
-                    let _ = connection.serve_connection(TokioIo::new(socket), service).await;
-                });
-            }
-        });
-        Self {
-            address,
-            state,
-            server,
-        }
-    }
-
-    /// What a configured model's `base_url` is set to.
-    pub fn base_url(&self) -> String {
-        format!("http://{}/v1", self.address)
-    }
-
-    /// Queues the reply to a further request.
-    pub fn reply(&self, reply: Reply) {
-        self.state.lock().unwrap().replies.push_back(reply);
-    }
-
-    /// Answers requests for which no reply is queued by their content, so that the same history has the same answer
-    /// however often it is asked for.
-    pub fn answer_by(&self, model: impl Fn(&RecordedRequest) -> Reply + Send + 'static) {
-        self.state.lock().unwrap().model = Some(Box::new(model));
-    }
-
     /// Queues a whole answer of text.
     pub fn reply_text(&self, text: &str) {
         self.reply(Reply::text(text));
@@ -164,84 +91,26 @@ impl StrictChat {
         self.reply(Reply::status(status, headers, body));
     }
 
-    /// Takes back the replies that nobody has asked for.
-    pub fn forget_replies(&self) {
-        self.state.lock().unwrap().replies.clear();
-    }
-
-    /// All requests so far, in the order of their arrival.
-    pub fn requests(&self) -> Vec<RecordedRequest> {
-        self.state.lock().unwrap().requests.clone()
-    }
-
-    /// How many connections were accepted.
-    pub fn connections(&self) -> usize {
-        self.state.lock().unwrap().connections
+    /// From now on every answer of the conversation must come back with its `reasoning_content`, byte for byte, and with an
+    /// empty one where it had none.
+    pub fn requires_reasoning(&self) {
+        self.rules(|rules| rules.given = Some(Vec::new()));
     }
 
     /// From now on every request must extend the one before it.
     pub fn one_conversation(&self) {
-        self.state.lock().unwrap().one_conversation = true;
-    }
-
-    /// The next request need not extend an earlier one (a compaction, an edited message, other parameters).
-    pub fn allow_reset(&self) {
-        self.state.lock().unwrap().reset_allowed = true;
+        self.rules(|rules| rules.one_conversation = true);
     }
 
     /// Zero-based numbers of the requests that began anew with a summary.
     pub fn resets(&self) -> Vec<usize> {
-        self.state.lock().unwrap().resets.clone()
+        self.rules(|rules| rules.resets.clone())
     }
 
-    /// What requests broke so far.
-    pub fn violations(&self) -> Vec<String> {
-        self.state.lock().unwrap().violations.clone()
+    /// The next request need not extend an earlier one (a compaction, an edited message, other parameters).
+    pub fn allow_reset(&self) {
+        self.rules(|rules| rules.reset_allowed = true);
     }
-
-    /// Fails the test if any request broke a rule or a queued reply was not used.
-    #[track_caller]
-    pub fn assert_clean(&self) {
-        let state = self.state.lock().unwrap();
-        assert_eq!(
-            state.violations,
-            Vec::<String>::new(),
-            "requests broke the endpoint's rules"
-        );
-        assert_eq!(state.replies.len(), 0, "queued replies were not asked for");
-    }
-}
-
-impl Drop for StrictChat {
-    fn drop(&mut self) {
-        self.server.abort();
-    }
-}
-
-/// A scripted reply.
-pub struct Reply {
-    status: u16,
-    headers: Vec<(String, String)>,
-    body: Bytes,
-    frame_bytes: usize,
-    end: End,
-    hold: Option<Hold>,
-}
-
-enum End {
-    Whole,
-    /// The connection closes before any header.
-    NoHeaders,
-    /// The body ends early but properly.
-    Cut(usize),
-    /// The connection breaks within the body.
-    Broken(usize),
-}
-
-struct Hold {
-    /// Bytes of the body that are out before the hold; `None` holds the headers too.
-    after: Option<usize>,
-    gate: Gate,
 }
 
 impl Reply {
@@ -295,272 +164,42 @@ impl Reply {
             json!({"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110}),
         );
         sse.push_str("data: [DONE]\n\n");
-        Self::raw(sse)
+        let mut reply = Self::raw(sse);
+        reply.issues = vec![reasoning.unwrap_or_default().to_owned()];
+        reply
     }
 
     /// The same answer with other token counts.
-    pub fn counted(mut self, input: u64, output: u64) -> Self {
-        let body = String::from_utf8(self.body.to_vec()).unwrap();
+    pub fn counted(self, input: u64, output: u64) -> Self {
         let usage = |input: u64, output: u64| {
             json!({"prompt_tokens": input, "completion_tokens": output, "total_tokens": input + output})
                 .to_string()
         };
-        assert!(body.contains(&usage(100, 10)), "the answer has no counts");
-        self.body = body.replace(&usage(100, 10), &usage(input, output)).into();
-        self
-    }
-
-    /// A body as it is, as an event stream with status 200.
-    pub fn raw(sse: impl Into<Bytes>) -> Self {
-        Self {
-            status: 200,
-            headers: vec![("content-type".into(), "text/event-stream".into())],
-            body: sse.into(),
-            frame_bytes: usize::MAX,
-            end: End::Whole,
-            hold: None,
-        }
-    }
-
-    /// A response with this status, these headers and this body. The content type is JSON unless a header says other.
-    pub fn status(status: u16, headers: &[(&str, &str)], body: &str) -> Self {
-        let mut reply = Self::raw(body.to_owned());
-        reply.status = status;
-        reply.headers = vec![("content-type".into(), "application/json".into())];
-        for (name, value) in headers {
-            reply.headers.retain(|(known, _)| known != name);
-            reply.headers.push(((*name).into(), (*value).into()));
-        }
-        reply
-    }
-
-    /// The connection closes without an answer.
-    pub fn disconnect() -> Self {
-        let mut reply = Self::raw("");
-        reply.end = End::NoHeaders;
-        reply
-    }
-
-    /// The body ends properly, but after this many bytes.
-    pub fn cut_at(mut self, bytes: usize) -> Self {
-        self.end = End::Cut(bytes);
-        self
-    }
-
-    /// The connection breaks after this many bytes of the body.
-    pub fn broken_at(mut self, bytes: usize) -> Self {
-        self.end = End::Broken(bytes);
-        self
-    }
-
-    /// Sends the body in frames of this many bytes.
-    pub fn split_every(mut self, bytes: usize) -> Self {
-        self.frame_bytes = bytes;
-        self
-    }
-
-    /// Holds the reply before its headers until the gate is opened.
-    pub fn hold_headers(self) -> (Self, Gate) {
-        self.hold(None)
-    }
-
-    /// Holds the reply after this many bytes of its body until the gate is opened.
-    pub fn hold_at(self, bytes: usize) -> (Self, Gate) {
-        self.hold(Some(bytes))
-    }
-
-    fn hold(mut self, after: Option<usize>) -> (Self, Gate) {
-        let gate = Gate::new();
-        self.hold = Some(Hold {
-            after,
-            gate: gate.clone(),
-        });
-        (self, gate)
-    }
-}
-
-/// The test's handle on a held reply.
-#[derive(Clone)]
-pub struct Gate {
-    phase: watch::Sender<Phase>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Phase {
-    Waiting,
-    Arrived,
-    Open,
-    Gone,
-}
-
-impl Gate {
-    fn new() -> Self {
-        Self {
-            phase: watch::Sender::new(Phase::Waiting),
-        }
-    }
-
-    /// Waits until the reply has come to the hold.
-    pub async fn arrived(&self) {
-        self.reach("the reply did not come to its hold", |phase| {
-            phase >= Phase::Arrived
+        self.with_body(|body| {
+            assert!(body.contains(&usage(100, 10)), "the answer has no counts");
+            body.replace(&usage(100, 10), &usage(input, output))
         })
-        .await;
+    }
+}
+
+impl Rules for ChatRules {
+    const BASE: &'static str = "/v1";
+
+    fn check(&mut self, request: &RecordedRequest) -> Vec<Breach> {
+        let breaches = self.breaches(request);
+        self.judged += 1;
+        breaches.into_iter().map(Breach::from).collect()
     }
 
-    /// Lets the reply go on.
-    pub fn open(&self) {
-        self.phase.send_replace(Phase::Open);
-    }
-
-    /// Waits until the client has closed the connection of the held reply.
-    pub async fn gone(&self) {
-        self.reach("the client did not close the connection", |phase| {
-            phase == Phase::Gone
-        })
-        .await;
-    }
-
-    async fn reach(&self, otherwise: &str, reached: impl Fn(Phase) -> bool) {
-        let mut phase = self.phase.subscribe();
-        let waited = tokio::time::timeout(PATIENCE, phase.wait_for(|phase| reached(*phase))).await;
-        assert!(waited.is_ok_and(|seen| seen.is_ok()), "{otherwise}");
-    }
-
-    /// The server's side: reports arrival, and the client's leave if this is dropped while held.
-    async fn pass(&self) {
-        struct Guard(watch::Sender<Phase>);
-        impl Drop for Guard {
-            fn drop(&mut self) {
-                self.0.send_if_modified(|phase| {
-                    let left = *phase == Phase::Arrived;
-                    if left {
-                        *phase = Phase::Gone;
-                    }
-                    left
-                });
-            }
+    fn sends(&mut self, reply: &Reply) {
+        if let Some(given) = &mut self.given {
+            given.extend(reply.issues.iter().cloned());
         }
-        let _guard = Guard(self.phase.clone());
-        self.phase.send_if_modified(|phase| {
-            let first = *phase == Phase::Waiting;
-            if first {
-                *phase = Phase::Arrived;
-            }
-            first
-        });
-        let _ = self
-            .phase
-            .subscribe()
-            .wait_for(|phase| *phase == Phase::Open)
-            .await;
     }
 }
 
-async fn serve(state: Arc<Mutex<State>>, request: Request<Incoming>) -> Result<Response<Body>, BoxError> {
-    let (parts, body) = request.into_parts();
-    let body = body.collect().await?.to_bytes();
-    let reply = {
-        let mut state = state.lock().unwrap();
-        let request = RecordedRequest {
-            path: parts.uri.to_string(),
-            headers: parts.headers,
-            json: serde_json::from_slice(&body).unwrap_or(Value::Null),
-            body,
-        };
-        let breaches = state.check(&request);
-        let number = state.requests.len();
-        let reply = state.replies.pop_front();
-        let reply = reply.or_else(|| state.model.as_ref().map(|model| model(&request)));
-        state.requests.push(request);
-        if let Some(first) = breaches.first() {
-            let refusal = json!({"error": {"message": first, "type": "invalid_request_error"}}).to_string();
-            state.violations.extend(
-                breaches
-                    .iter()
-                    .map(|breach| format!("request {number}: {breach}")),
-            );
-            Reply::status(400, &[], &refusal)
-        } else if let Some(reply) = reply {
-            reply
-        } else {
-            state
-                .violations
-                .push(format!("request {number}: no reply was queued for it"));
-            Reply::status(400, &[], r#"{"error":{"message":"the test queued no reply"}}"#)
-        }
-    };
-    respond(reply).await
-}
-
-/// Sends a reply as it is scripted.
-pub async fn respond(reply: Reply) -> Result<Response<Body>, BoxError> {
-    let (mut hold, mut held_at) = (None, usize::MAX);
-    match reply.hold {
-        Some(Hold { after: None, gate }) => gate.pass().await,
-        Some(Hold {
-            after: Some(at),
-            gate,
-        }) => (hold, held_at) = (Some(gate), at),
-        None => {}
-    }
-    let (end, is_broken) = match reply.end {
-        End::NoHeaders => return Err("scripted disconnect".into()),
-        End::Whole => (reply.body.len(), false),
-        End::Cut(at) => (at.min(reply.body.len()), false),
-        End::Broken(at) => (at.min(reply.body.len()), true),
-    };
-    let mut response = Response::builder().status(StatusCode::from_u16(reply.status)?);
-    for (name, value) in reply.headers {
-        response = response.header(name, value);
-    }
-    let body = reply.body.slice(..end);
-    if hold.is_none() && !is_broken && reply.frame_bytes >= body.len() {
-        return Ok(response.body(Full::new(body).map_err(infallible).boxed_unsync())?);
-    }
-    let held_at = held_at.min(end);
-    let frames = |part: Bytes| -> Vec<Result<Frame<Bytes>, BoxError>> {
-        part.chunks(reply.frame_bytes)
-            .map(|piece| Ok(Frame::data(Bytes::copy_from_slice(piece))))
-            .collect()
-    };
-    let before = frames(body.slice(..held_at));
-    let after = frames(body.slice(held_at..));
-    let broken: Vec<Result<Frame<Bytes>, BoxError>> = match is_broken {
-        true => vec![Err("scripted break".into())],
-        false => Vec::new(),
-    };
-    let gate = stream::once(async move {
-        if let Some(gate) = hold {
-            gate.pass().await;
-        }
-    })
-    .filter_map(|()| async { None });
-    // Being pending once lets the server flush what came before the break.
-    let flush = stream::once(tokio::task::yield_now()).filter_map(|()| async { None });
-    let stream = stream::iter(before)
-        .chain(gate)
-        .chain(stream::iter(after))
-        .chain(flush)
-        .chain(stream::iter(broken));
-    Ok(response.body(BodyExt::boxed_unsync(StreamBody::new(stream)))?)
-}
-
-fn infallible(never: Infallible) -> BoxError {
-    match never {}
-}
-
-/// Pieces of a few bytes, cut at character borders.
-pub fn pieces(text: &str) -> Vec<String> {
-    text.chars()
-        .collect::<Vec<_>>()
-        .chunks(5)
-        .map(|piece| piece.iter().collect())
-        .collect()
-}
-
-impl State {
-    fn check(&mut self, request: &RecordedRequest) -> Vec<String> {
+impl ChatRules {
+    fn breaches(&mut self, request: &RecordedRequest) -> Vec<String> {
         let mut breaches = Vec::new();
         if request.path != "/v1/chat/completions" {
             breaches.push(format!("path {}", request.path));
@@ -577,6 +216,19 @@ impl State {
         }
         check_tools(&request.json, &mut breaches);
         check_messages(request.messages(), &mut breaches);
+        if let Some(given) = &self.given {
+            let answers = request
+                .messages()
+                .iter()
+                .filter(|message| message["role"] == "assistant");
+            for (index, (answer, given)) in answers.zip(given).enumerate() {
+                if answer["reasoning_content"] != *given {
+                    breaches.push(format!(
+                        "reasoning_content is missing or changed in answer {index}: {answer}"
+                    ));
+                }
+            }
+        }
         self.check_extension(request, &mut breaches);
         breaches
     }
@@ -607,7 +259,7 @@ impl State {
                 earlier.is_some_and(|earlier| earlier.contains(summary))
             })
         {
-            self.resets.push(self.requests.len());
+            self.resets.push(self.judged);
             self.lineages.push(lineage);
             return;
         }

@@ -16,36 +16,14 @@
     reason = "shared test support; not every test file uses all of it"
 )]
 
-use std::collections::{BTreeSet, VecDeque};
-use std::convert::Infallible;
-use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::collections::BTreeSet;
 
-use bytes::Bytes;
-use http::{HeaderMap, Request, Response};
-use http_body_util::{BodyExt, Full};
-use hyper::body::Incoming;
-use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
-use tokio::task::JoinHandle;
+
+use super::strict_chat::endpoint::{Breach, RecordedRequest, Reply, Rules, StrictEndpoint, pieces};
 
 /// The fake endpoint. Ends when dropped.
-pub struct StrictResponses {
-    address: SocketAddr,
-    state: Arc<Mutex<State>>,
-    server: JoinHandle<()>,
-}
-
-/// One request as it came.
-#[derive(Clone, Debug)]
-pub struct RecordedRequest {
-    pub path: String,
-    pub headers: HeaderMap,
-    pub body: Bytes,
-    /// The body as JSON; null if it is none.
-    pub json: Value,
-}
+pub type StrictResponses = StrictEndpoint<ResponsesRules>;
 
 impl RecordedRequest {
     /// The request's input items.
@@ -54,134 +32,49 @@ impl RecordedRequest {
     }
 }
 
+/// The rules of stateless Responses, and what was seen by them.
 #[derive(Default)]
-struct State {
-    replies: VecDeque<Reply>,
-    requests: Vec<RecordedRequest>,
-    violations: Vec<String>,
+pub struct ResponsesRules {
     latest: Option<RecordedRequest>,
     reset_allowed: bool,
     /// Encrypted contents that were given out and are still understood.
     issued: BTreeSet<String>,
     revoked: bool,
-    /// Whether the refusal of reasoning comes with its code.
-    coded_refusal: bool,
+    /// The refusal of reasoning comes without its code.
+    uncoded_refusal: bool,
     knows_ids: bool,
 }
 
-/// Why a request is refused.
-struct Breach {
-    status: u16,
-    code: Option<&'static str>,
-    text: String,
-}
-
 impl StrictResponses {
-    /// Starts an endpoint on a free port.
-    pub async fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let state = Arc::new(Mutex::new(State {
-            coded_refusal: true,
-            ..State::default()
-        }));
-        let shared = Arc::clone(&state);
-        let server = tokio::spawn(async move {
-            // Connections end with the endpoint.
-            let mut connections = tokio::task::JoinSet::new();
-            while let Ok((socket, _)) = listener.accept().await {
-                let shared = Arc::clone(&shared);
-                let service = hyper::service::service_fn(move |request| serve(Arc::clone(&shared), request));
-                let connection = hyper::server::conn::http1::Builder::new();
-                connections.spawn(async move {
-                    let _ = connection.serve_connection(TokioIo::new(socket), service).await;
-                });
-            }
-        });
-        Self {
-            address,
-            state,
-            server,
-        }
-    }
-
-    /// What a configured model's `base_url` is set to.
-    pub fn base_url(&self) -> String {
-        format!("http://{}/v1", self.address)
-    }
-
-    /// Queues the reply to a further request.
-    pub fn reply(&self, reply: Reply) {
-        self.state.lock().unwrap().replies.push_back(reply);
-    }
-
-    /// All requests so far, in the order of their arrival, refused ones too.
-    pub fn requests(&self) -> Vec<RecordedRequest> {
-        self.state.lock().unwrap().requests.clone()
-    }
-
     /// The next request need not extend the earlier one.
     pub fn allow_reset(&self) {
-        self.state.lock().unwrap().reset_allowed = true;
+        self.rules(|rules| rules.reset_allowed = true);
     }
 
     /// From now on the endpoint understands none of the reasoning that it has issued. A request that carries some is
     /// refused without being a breach, and the next one is a reset. `with_code` gives the refusal its code.
     pub fn revoke_reasoning(&self, with_code: bool) {
-        let mut state = self.state.lock().unwrap();
-        state.issued.clear();
-        state.revoked = true;
-        state.coded_refusal = with_code;
+        self.rules(|rules| {
+            rules.issued.clear();
+            rules.revoked = true;
+            rules.uncoded_refusal = !with_code;
+        });
     }
 
     /// The endpoint demands its own ids back instead of refusing them.
     pub fn knows_ids(&self) {
-        self.state.lock().unwrap().knows_ids = true;
-    }
-
-    /// What requests broke so far.
-    pub fn violations(&self) -> Vec<String> {
-        self.state.lock().unwrap().violations.clone()
-    }
-
-    /// Fails the test if any request broke a rule or a queued reply was not used.
-    #[track_caller]
-    pub fn assert_clean(&self) {
-        let state = self.state.lock().unwrap();
-        assert_eq!(
-            state.violations,
-            Vec::<String>::new(),
-            "requests broke the endpoint's rules"
-        );
-        assert_eq!(state.replies.len(), 0, "queued replies were not asked for");
+        self.rules(|rules| rules.knows_ids = true);
     }
 }
 
-impl Drop for StrictResponses {
-    fn drop(&mut self) {
-        self.server.abort();
-    }
-}
-
-/// A scripted reply: an answer built item by item, or a response as it is.
+/// A scripted answer, built item by item.
 #[derive(Default)]
-pub struct Reply {
-    items: Vec<Value>,
-    fixed: Option<(u16, String)>,
-}
+pub struct Items(Vec<Value>);
 
-impl Reply {
+impl Items {
     /// An answer without items yet.
     pub fn answer() -> Self {
         Self::default()
-    }
-
-    /// A response with this status and this body.
-    pub fn status(status: u16, body: &str) -> Self {
-        Self {
-            items: Vec::new(),
-            fixed: Some((status, body.to_owned())),
-        }
     }
 
     pub fn reasoning(mut self, encrypted_content: &str, summary: &[&str]) -> Self {
@@ -189,46 +82,43 @@ impl Reply {
             .iter()
             .map(|text| json!({"type": "summary_text", "text": text}))
             .collect();
-        let id = format!("rs_{}", self.items.len());
-        self.items
+        let id = format!("rs_{}", self.0.len());
+        self.0
             .push(json!({"id": id, "type": "reasoning", "summary": summary,
             "encrypted_content": encrypted_content}));
         self
     }
 
     pub fn message(mut self, phase: Option<&str>, text: &str) -> Self {
-        let id = format!("msg_{}", self.items.len());
+        let id = format!("msg_{}", self.0.len());
         let mut item = json!({"id": id, "type": "message", "role": "assistant", "status": "completed",
             "content": [{"type": "output_text", "text": text, "annotations": []}]});
         if let Some(phase) = phase {
             item["phase"] = json!(phase);
         }
-        self.items.push(item);
+        self.0.push(item);
         self
     }
 
     pub fn call(mut self, call_id: &str, name: &str, arguments: &str) -> Self {
-        let id = format!("fc_{}", self.items.len());
-        self.items.push(
+        let id = format!("fc_{}", self.0.len());
+        self.0.push(
             json!({"id": id, "type": "function_call", "status": "completed", "call_id": call_id,
             "name": name, "arguments": arguments}),
         );
         self
     }
+}
 
-    fn issues(&self) -> impl Iterator<Item = String> {
-        self.items
+impl From<Items> for Reply {
+    fn from(items: Items) -> Self {
+        let mut reply = Self::raw(stream(&items.0));
+        reply.issues = items
+            .0
             .iter()
             .filter_map(|item| item["encrypted_content"].as_str().map(str::to_owned))
-    }
-
-    fn into_response(self) -> Response<Full<Bytes>> {
-        let (status, kind, body) = match self.fixed {
-            Some((status, body)) => (status, "application/json", body),
-            None => (200, "text/event-stream", stream(&self.items)),
-        };
-        let response = Response::builder().status(status).header("content-type", kind);
-        response.body(Full::new(body.into())).unwrap()
+            .collect();
+        reply
     }
 }
 
@@ -305,73 +195,39 @@ fn stream(items: &[Value]) -> String {
     sse
 }
 
-/// Pieces of a few bytes, cut at character borders.
-fn pieces(text: &str) -> Vec<String> {
-    text.chars()
-        .collect::<Vec<_>>()
-        .chunks(5)
-        .map(|piece| piece.iter().collect())
-        .collect()
-}
+impl Rules for ResponsesRules {
+    const BASE: &'static str = "/v1";
 
-async fn serve(
-    state: Arc<Mutex<State>>,
-    request: Request<Incoming>,
-) -> Result<Response<Full<Bytes>>, Infallible> {
-    let (parts, body) = request.into_parts();
-    let body = body.collect().await.unwrap().to_bytes();
-    let request = RecordedRequest {
-        path: parts.uri.to_string(),
-        headers: parts.headers,
-        json: serde_json::from_slice(&body).unwrap_or(Value::Null),
-        body,
-    };
-    Ok(state.lock().unwrap().answer(request).into_response())
-}
-
-impl State {
-    fn answer(&mut self, request: RecordedRequest) -> Reply {
-        let number = self.requests.len();
-        self.requests.push(request.clone());
-        if self.revoked
-            && request.input().iter().any(|item| item["type"] == "reasoning")
-            && !self.is_understood(&request)
-        {
-            self.reset_allowed = true;
-            let code = self.coded_refusal.then_some("invalid_encrypted_content");
-            return refusal(&Breach {
-                status: 400,
-                code,
-                text: "The encrypted content for item gAA…= could not be verified. Reason: it could not be decrypted \
-                       or parsed."
-                    .to_owned(),
-            });
+    fn intercept(&mut self, request: &RecordedRequest) -> Option<Breach> {
+        let carries_reasoning = request.input().iter().any(|item| item["type"] == "reasoning");
+        if !self.revoked || !carries_reasoning || self.is_understood(request) {
+            return None;
         }
-        let mut breaches = Vec::new();
-        self.check(&request, &mut breaches);
-        self.check_extension(&request, &mut breaches);
-        if let Some(first) = breaches.first() {
-            let refused = refusal(first);
-            let texts = breaches
-                .iter()
-                .map(|breach| format!("request {number}: {}", breach.text));
-            self.violations.extend(texts);
-            return refused;
-        }
-        self.latest = Some(request);
-        match self.replies.pop_front() {
-            Some(reply) => {
-                self.issued.extend(reply.issues());
-                reply
-            }
-            None => {
-                self.violations
-                    .push(format!("request {number}: no reply was queued for it"));
-                Reply::status(400, r#"{"error":{"message":"the test queued no reply"}}"#)
-            }
-        }
+        self.reset_allowed = true;
+        Some(Breach {
+            status: 400,
+            code: (!self.uncoded_refusal).then_some("invalid_encrypted_content"),
+            text: "The encrypted content for item gAA…= could not be verified. Reason: it could not be decrypted or parsed."
+                .to_owned(),
+        })
     }
 
+    fn check(&mut self, request: &RecordedRequest) -> Vec<Breach> {
+        let mut breaches = Vec::new();
+        self.check_body(request, &mut breaches);
+        self.check_extension(request, &mut breaches);
+        if breaches.is_empty() {
+            self.latest = Some(request.clone());
+        }
+        breaches
+    }
+
+    fn sends(&mut self, reply: &Reply) {
+        self.issued.extend(reply.issues.iter().cloned());
+    }
+}
+
+impl ResponsesRules {
     fn is_understood(&self, request: &RecordedRequest) -> bool {
         request
             .input()
@@ -408,7 +264,7 @@ impl State {
         }
     }
 
-    fn check(&self, request: &RecordedRequest, breaches: &mut Vec<Breach>) {
+    fn check_body(&self, request: &RecordedRequest, breaches: &mut Vec<Breach>) {
         let json = &request.json;
         if request.path != "/v1/responses" {
             breach(breaches, format!("path {}", request.path));
@@ -547,17 +403,7 @@ fn follows_call(kind: &str, item: &Value) -> bool {
 }
 
 fn breach(breaches: &mut Vec<Breach>, text: impl Into<String>) {
-    breaches.push(Breach {
-        status: 400,
-        code: None,
-        text: text.into(),
-    });
-}
-
-fn refusal(breach: &Breach) -> Reply {
-    let error =
-        json!({"message": breach.text, "type": "invalid_request_error", "param": null, "code": breach.code});
-    Reply::status(breach.status, &json!({"error": error}).to_string())
+    breaches.push(Breach::from(text.into()));
 }
 
 fn check_tools(json: &Value, breaches: &mut Vec<Breach>) {

@@ -16,6 +16,7 @@ use crate::model::{ProviderFailure, ProviderFault, ReplayState, Usage};
 use crate::provider::call::Progress;
 use crate::provider::endpoint::Endpoint;
 use crate::provider::sse::SseEvent;
+use crate::provider::stream_text::{LoneHalf, PendingHalf, StreamText};
 use crate::provider::{ModelEvent, StopReason};
 
 /// Decodes one answer.
@@ -31,8 +32,10 @@ pub struct AnthropicDecoder {
     last_index: Option<u64>,
     calls: usize,
     has_text: bool,
-    /// The first call that is not valid. Told only at the end: an answer that was cut at its limit is no breach.
-    broken_call: Option<String>,
+    /// What the open block still lacks of its last delta.
+    half: PendingHalf,
+    /// The first block that is not whole. Told only at the end: an answer that was cut at its limit is no breach.
+    broken_block: Option<String>,
     record: BlockRecord,
     usage: Usage,
     finish: Option<Finish>,
@@ -78,7 +81,8 @@ impl AnthropicDecoder {
             last_index: None,
             calls: 0,
             has_text: false,
-            broken_call: None,
+            half: PendingHalf::default(),
+            broken_block: None,
             record: BlockRecord::default(),
             usage: Usage::default(),
             finish: None,
@@ -230,11 +234,13 @@ impl AnthropicDecoder {
             }
         };
         self.open = Some((index, open));
-        if let Some((_, Block::Text { .. } | Block::Thinking { .. })) = &self.open {
-            let words = block.text.or(block.thinking);
-            self.take_words(words.as_ref().map_or("", |words| words.0.as_ref()), events);
+        self.half = PendingHalf::default();
+        match (&self.open, block.text.or(block.thinking)) {
+            (Some((_, Block::Text { .. } | Block::Thinking { .. })), Some(words)) => {
+                self.take_words(&words, events)
+            }
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     fn start_call(
@@ -288,11 +294,11 @@ impl AnthropicDecoder {
         match (kind, block) {
             ("text_delta", Block::Text { .. }) => {
                 let words = delta.text.ok_or_else(missing)?;
-                self.take_words(&words.0, events);
+                self.take_words(&words, events)?;
             }
             ("thinking_delta", Block::Thinking { .. }) => {
                 let words = delta.thinking.ok_or_else(missing)?;
-                self.take_words(&words.0, events);
+                self.take_words(&words, events)?;
             }
             ("signature_delta", Block::Thinking { signature, .. }) => {
                 let piece = delta.signature.ok_or_else(missing)?;
@@ -309,11 +315,14 @@ impl AnthropicDecoder {
                 },
             ) => {
                 let piece = delta.partial_json.ok_or_else(missing)?;
-                if *is_whole && !piece.0.trim().is_empty() {
+                if *is_whole && !piece.is_blank() {
                     return Err(Breach(format!("the input of tool call {index} came twice")));
                 }
                 if !*is_whole {
-                    arguments.push_str(&piece.0);
+                    let piece = self.half.join(&piece).map_err(|fault| {
+                        Breach(fault.in_channel(&format!("the input of tool call {index}")))
+                    })?;
+                    arguments.push_str(&piece);
                     emit_arguments(*index, arguments, emitted, events);
                 }
             }
@@ -331,9 +340,14 @@ impl AnthropicDecoder {
     }
 
     /// Shows words of the open block of text or thinking. It is shown from its first word on: an empty one never.
-    fn take_words(&mut self, words: &str, events: &mut VecDeque<ModelEvent>) {
+    fn take_words(
+        &mut self,
+        words: &StreamText<'_>,
+        events: &mut VecDeque<ModelEvent>,
+    ) -> Result<(), Breach> {
+        let words = self.half.join(words).map_err(|fault| self.half_breach(fault))?;
         if words.is_empty() {
-            return;
+            return Ok(());
         }
         self.start(events);
         match &mut self.open {
@@ -343,23 +357,33 @@ impl AnthropicDecoder {
                 }
                 *bytes += words.len();
                 self.has_text = true;
-                events.push_back(ModelEvent::TextDelta(words.into()));
+                events.push_back(ModelEvent::TextDelta(words.as_ref().into()));
             }
             Some((_, Block::Thinking { thinking, .. })) => {
                 if thinking.is_empty() {
                     events.push_back(ModelEvent::ThinkingStart);
                 }
-                thinking.push_str(words);
-                events.push_back(ModelEvent::ThinkingDelta(words.into()));
+                thinking.push_str(&words);
+                events.push_back(ModelEvent::ThinkingDelta(words.as_ref().into()));
             }
             _ => {}
         }
+        Ok(())
+    }
+
+    fn half_breach(&self, fault: LoneHalf) -> Breach {
+        let index = self.last_index.unwrap_or_default();
+        Breach(fault.in_channel(&format!("content block {index}")))
     }
 
     fn stop_block(&mut self, index: Option<u64>, events: &mut VecDeque<ModelEvent>) -> Result<(), Breach> {
         let Some((_, block)) = self.open.take_if(|(open, _)| Some(*open) == index) else {
             return Err(Breach("a content block ended that is not open".to_owned()));
         };
+        if let Err(fault) = self.half.finish() {
+            let Breach(fault) = self.half_breach(fault);
+            self.broken_block.get_or_insert(fault);
+        }
         match block {
             Block::Text { bytes: 0 } | Block::Whole { .. } => {}
             Block::Text { bytes } => {
@@ -387,7 +411,7 @@ impl AnthropicDecoder {
                     || serde_json::from_str::<IgnoredAny>(&arguments).is_err()
                 {
                     let fault = format!("the input of tool call {index} ({name}) is no valid JSON object");
-                    self.broken_call.get_or_insert(fault);
+                    self.broken_block.get_or_insert(fault);
                     return Ok(());
                 }
                 emit_arguments(index, &arguments, &mut emitted, events);
@@ -469,7 +493,7 @@ impl AnthropicDecoder {
         if let Some((open, _)) = &self.open {
             return Err(self.malformed(&format!("message_stop came before content block {open} ended")));
         }
-        if let Some(fault) = &self.broken_call {
+        if let Some(fault) = &self.broken_block {
             return Err(self.malformed(fault));
         }
         self.start(events);

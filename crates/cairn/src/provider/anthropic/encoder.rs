@@ -23,8 +23,8 @@ use super::blocks::{Messages, Role};
 use super::profile::{AnthropicProfile, CacheMode, ThinkingMode};
 use super::replay::{self, Entry};
 use crate::model::{
-    Assistant, HistoryItem, Image, Latency, ModelRequest, ModelSpec, ProviderFailure, ProviderFault,
-    ReasoningEffort, ToolCall, ToolDefinition, ToolResult,
+    Assistant, HistoryItem, Image, ModelRequest, ModelSpec, ProviderFailure, ProviderFault, ReasoningEffort,
+    ToolCall, ToolDefinition, ToolResult,
 };
 use crate::provider::bodies::Growing;
 use crate::provider::json::Json;
@@ -169,12 +169,9 @@ fn encode_head(
         json.raw(&format!("\"cache_control\":{},", profile.cache_marker));
     }
     encode_asked(json, &request.model, max_tokens, profile)?;
-    for (key, value) in &profile.extra_body {
-        json.string(key);
-        json.raw(":");
-        json.raw(value);
-        json.raw(",");
-    }
+    profile
+        .extra_body
+        .write(json, request.model.latency, &profile.endpoint)?;
     let marker = match profile.cache {
         CacheMode::Off => String::new(),
         CacheMode::Automatic | CacheMode::Explicit => {
@@ -215,9 +212,6 @@ fn encode_asked(
     profile: &AnthropicProfile,
 ) -> Result<(), ProviderFailure> {
     let unsupported = |text: &str| Err(profile.endpoint.failure(ProviderFault::Unsupported, text));
-    if model.latency == Latency::Fast {
-        return unsupported("this endpoint has no faster route; switch fast off");
-    }
     let (asked, effort) = match (model.reasoning.enabled, model.reasoning.effort) {
         (Some(true), Some(ReasoningEffort::None)) => {
             return unsupported("thinking is asked for with the effort none; choose one of them");

@@ -10,6 +10,7 @@ use http::header::AUTHORIZATION;
 use crate::config::ModelConfig;
 use crate::provider::RouteError;
 use crate::provider::endpoint::{ApiShape, Endpoint};
+use crate::provider::extra_body::ExtraBody;
 use crate::provider::options::Options;
 
 /// The version of the API that this adapter speaks.
@@ -46,8 +47,8 @@ pub struct AnthropicProfile {
     pub(crate) cache: CacheMode,
     /// Option `cache_ttl`: what a marker says, as JSON text.
     pub(crate) cache_marker: &'static str,
-    /// Option `extra_body`: further members of the body, in the order in which they were written, as JSON text.
-    pub(crate) extra_body: Vec<(String, String)>,
+    /// Options `extra_body` and `fast_body`: further members of the body.
+    pub(crate) extra_body: ExtraBody,
 }
 
 /// How thinking is asked for; a property of the model, never changed by what the endpoint answers.
@@ -81,6 +82,7 @@ impl AnthropicProfile {
     /// - `cache_control`: `automatic` (default), `explicit` or `none`.
     /// - `cache_ttl`: `5m` (default) or `1h`.
     /// - `extra_body`: a table of further body members.
+    /// - `fast_body`: a table of body members that ask for a faster route.
     /// - `headers`: a table of further headers, sent with every request and never logged.
     pub(crate) fn from_options(config: &ModelConfig, options: &mut Options) -> Result<Self, RouteError> {
         let error = |key: &str, problem: &str| Err(RouteError::new(&config.id, key, problem));
@@ -140,7 +142,7 @@ impl AnthropicProfile {
                 ],
                 r#"{"type":"ephemeral"}"#,
             )?,
-            extra_body: options.extra_body(&OWN_KEYS)?,
+            extra_body: ExtraBody::from_options(options, &OWN_KEYS)?,
         })
     }
 

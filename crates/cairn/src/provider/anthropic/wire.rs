@@ -7,6 +7,7 @@ use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
 pub(super) use crate::provider::json::Text;
+use crate::provider::stream_text::StreamText;
 
 /// Only the type, to tell an event that is unknown from one that cannot be read.
 #[derive(Deserialize, Debug)]
@@ -49,9 +50,9 @@ pub(super) struct ContentBlock<'a> {
     #[serde(rename = "type", borrow, default)]
     pub(super) kind: Option<Text<'a>>,
     #[serde(borrow, default)]
-    pub(super) text: Option<Text<'a>>,
+    pub(super) text: Option<StreamText<'a>>,
     #[serde(borrow, default)]
-    pub(super) thinking: Option<Text<'a>>,
+    pub(super) thinking: Option<StreamText<'a>>,
     #[serde(borrow, default)]
     pub(super) signature: Option<Text<'a>>,
     #[serde(borrow, default)]
@@ -68,11 +69,11 @@ pub(super) struct Delta<'a> {
     #[serde(rename = "type", borrow, default)]
     pub(super) kind: Option<Text<'a>>,
     #[serde(borrow, default)]
-    pub(super) text: Option<Text<'a>>,
+    pub(super) text: Option<StreamText<'a>>,
     #[serde(borrow, default)]
-    pub(super) partial_json: Option<Text<'a>>,
+    pub(super) partial_json: Option<StreamText<'a>>,
     #[serde(borrow, default)]
-    pub(super) thinking: Option<Text<'a>>,
+    pub(super) thinking: Option<StreamText<'a>>,
     #[serde(borrow, default)]
     pub(super) signature: Option<Text<'a>>,
     #[serde(borrow, default)]

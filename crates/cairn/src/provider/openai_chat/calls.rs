@@ -38,8 +38,10 @@ struct Call {
 }
 
 /// The calls of one answer.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Calls {
+    /// Whether the endpoint's numbers of pieces mean anything.
+    trusts_index: bool,
     /// In order of first sight.
     calls: Vec<Call>,
     /// How many of them have been announced; always the first ones.
@@ -61,6 +63,16 @@ enum Arguments<'a> {
 }
 
 impl Calls {
+    /// No calls yet. `trusts_index` says whether an endpoint's numbers tell its calls apart; otherwise ids, names and the
+    /// order do.
+    pub(super) fn new(trusts_index: bool) -> Self {
+        Self {
+            trusts_index,
+            calls: Vec::new(),
+            announced: 0,
+        }
+    }
+
     /// How many calls have been seen.
     pub(super) fn len(&self) -> usize {
         self.calls.len()
@@ -78,7 +90,7 @@ impl Calls {
                 .as_ref()
                 .map(|id| id.0.as_ref())
                 .filter(|id| !id.is_empty());
-            let key = match piece.index {
+            let key = match piece.index.filter(|_| self.trusts_index) {
                 Some(index) => Some(Key::Index(index)),
                 None if id.is_none() && pieces.len() > 1 => Some(Key::Place(place)),
                 None => None,

@@ -24,6 +24,8 @@ use crate::provider::{ModelEvent, StopReason};
 pub struct ChatDecoder {
     endpoint: Arc<Endpoint>,
     done_is_terminal: bool,
+    counts_cached: bool,
+    counts_reasoning: bool,
     blocks: Blocks,
     content: PendingHalf,
     refusal: PendingHalf,
@@ -49,11 +51,13 @@ impl ChatDecoder {
         Self {
             endpoint: Arc::clone(&profile.endpoint),
             done_is_terminal: profile.done_is_terminal,
+            counts_cached: profile.usage_counts_cached,
+            counts_reasoning: profile.usage_counts_reasoning,
             blocks: Blocks::default(),
             content: PendingHalf::default(),
             refusal: PendingHalf::default(),
             thinking_parts: PendingHalf::default(),
-            calls: Calls::default(),
+            calls: Calls::new(profile.trusts_call_index),
             reasoning: ReasoningRecord::default(),
             usage: None,
             finish: None,
@@ -292,7 +296,7 @@ impl ChatDecoder {
 
     /// Each report replaces the one before it, except that a zero one never wipes out counts.
     fn take_usage(&mut self, report: UsageReport) {
-        let usage = usage_of(report);
+        let usage = self.usage_of(report);
         let says_something = [usage.input(), usage.output]
             .into_iter()
             .flatten()
@@ -378,26 +382,34 @@ impl ChatDecoder {
     fn malformed(&self, text: &str) -> ProviderFailure {
         self.endpoint.malformed(text)
     }
-}
 
-/// The API counts cached and thought tokens inside the totals; the result's counters are disjoint.
-fn usage_of(report: UsageReport) -> Usage {
-    let prompt = report.prompt_tokens_details.unwrap_or_default();
-    let cache_read = prompt
-        .cached_tokens
-        .or(report.prompt_cache_hit_tokens)
-        .or(report.cached_tokens);
-    let cache_write = prompt.cache_write_tokens;
-    Usage {
-        fresh_input: report.prompt_tokens.map(|all| {
-            all.saturating_sub(cache_read.unwrap_or(0))
-                .saturating_sub(cache_write.unwrap_or(0))
-        }),
-        cache_read,
-        cache_write,
-        output: report.completion_tokens,
-        reasoning: report
+    /// The API counts cached and thought tokens inside the totals, some dialects beside them; the result's counters are
+    /// disjoint, but for thinking, which is a part of the output.
+    fn usage_of(&self, report: UsageReport) -> Usage {
+        let prompt = report.prompt_tokens_details.unwrap_or_default();
+        let cache_read = prompt
+            .cached_tokens
+            .or(report.prompt_cache_hit_tokens)
+            .or(report.cached_tokens);
+        let cache_write = prompt.cache_write_tokens;
+        let reasoning = report
             .completion_tokens_details
-            .and_then(|details| details.reasoning_tokens),
+            .and_then(|details| details.reasoning_tokens);
+        let fresh_input = report.prompt_tokens.map(|all| match self.counts_cached {
+            true => all
+                .saturating_sub(cache_read.unwrap_or(0))
+                .saturating_sub(cache_write.unwrap_or(0)),
+            false => all,
+        });
+        Usage {
+            fresh_input: fresh_input.or(report.prompt_cache_miss_tokens),
+            cache_read,
+            cache_write,
+            output: report.completion_tokens.map(|all| match self.counts_reasoning {
+                true => all,
+                false => all.saturating_add(reasoning.unwrap_or(0)),
+            }),
+            reasoning,
+        }
     }
 }

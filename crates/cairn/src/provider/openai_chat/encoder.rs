@@ -12,8 +12,8 @@ use super::profile::{ChatProfile, EffortParameter, ThinkingParameter};
 use super::reasoning;
 use super::results::{PICTURES, Results};
 use crate::model::{
-    Assistant, HistoryItem, Latency, ModelRequest, ModelSpec, ProviderFailure, ProviderFault,
-    ReasoningEffort, ToolCall, ToolDefinition,
+    Assistant, HistoryItem, ModelRequest, ModelSpec, ProviderFailure, ProviderFault, ReasoningEffort,
+    ToolCall, ToolDefinition,
 };
 use crate::provider::bodies::Growing;
 use crate::provider::json::Json;
@@ -175,44 +175,25 @@ fn encode_head(
         json.raw(&format!("\"{}\":{limit},", profile.max_tokens_parameter));
     }
     encode_asked(json, &request.model, profile)?;
-    if profile.prompt_cache_key {
-        json.raw("\"prompt_cache_key\":");
-        json.string(&openai::prompt_cache_key(&request.conversation));
-        json.raw(",");
-    }
-    for (key, value) in &profile.extra_body {
-        json.string(key);
-        json.raw(":");
-        json.raw(value);
-        json.raw(",");
-    }
-    if !request.prompt.tools.is_empty() {
-        json.raw("\"tools\":[");
-        for (index, tool) in request.prompt.tools.iter().enumerate() {
-            if index > 0 {
-                json.raw(",");
-            }
-            encode_tool(json, tool, profile)?;
-        }
-        json.raw("],");
-    }
-    Ok(())
+    openai::write_cache_key(json, profile.prompt_cache_key, &request.conversation);
+    profile
+        .extra_body
+        .write(json, request.model.latency, &profile.endpoint)?;
+    openai::write_tools(json, &request.prompt.tools, &profile.endpoint, encode_tool)
 }
 
 /// What the run asks of the model beyond an answer.
 fn encode_asked(json: &mut Json, model: &ModelSpec, profile: &ChatProfile) -> Result<(), ProviderFailure> {
     let unsupported = |text: &str| Err(profile.endpoint.failure(ProviderFault::Unsupported, text));
-    if model.latency == Latency::Fast {
-        return unsupported("this endpoint has no faster route; switch fast off");
-    }
     let effort = model.reasoning.effort;
+    // Two parameters may be members of it.
+    let mut reasoning = Vec::new();
     if let Some(effort) = effort {
+        openai::check_effort(effort, profile.efforts.as_deref(), &profile.endpoint)?;
         let word = openai::effort_word(effort);
         match profile.effort {
             EffortParameter::ReasoningEffort => json.raw(&format!("\"reasoning_effort\":\"{word}\",")),
-            EffortParameter::ReasoningObject => {
-                json.raw(&format!("\"reasoning\":{{\"effort\":\"{word}\"}},"))
-            }
+            EffortParameter::ReasoningObject => reasoning.push(format!("\"effort\":\"{word}\"")),
             EffortParameter::Absent => {
                 return unsupported(
                     "this endpoint takes no thinking effort; choose none, or set effort_parameter",
@@ -240,13 +221,16 @@ fn encode_asked(json: &mut Json, model: &ModelSpec, profile: &ChatProfile) -> Re
                     "\"chat_template_kwargs\":{{\"enable_thinking\":{enabled}}},"
                 ));
             }
+            ThinkingParameter::ReasoningObject => reasoning.push(format!("\"enabled\":{enabled}")),
         }
+    }
+    if !reasoning.is_empty() {
+        json.raw(&format!("\"reasoning\":{{{}}},", reasoning.join(",")));
     }
     Ok(())
 }
 
-fn encode_tool(json: &mut Json, tool: &ToolDefinition, profile: &ChatProfile) -> Result<(), ProviderFailure> {
-    openai::check_parameters(tool, &profile.endpoint)?;
+fn encode_tool(json: &mut Json, tool: &ToolDefinition) {
     json.raw("{\"type\":\"function\",\"function\":{\"name\":");
     json.string(&tool.name);
     json.raw(",\"description\":");
@@ -254,7 +238,6 @@ fn encode_tool(json: &mut Json, tool: &ToolDefinition, profile: &ChatProfile) ->
     json.raw(",\"parameters\":");
     json.raw(&tool.parameters);
     json.raw("}}");
-    Ok(())
 }
 
 fn encode_parts(json: &mut Json, parts: &[Shown<'_>]) {
@@ -291,18 +274,17 @@ fn encode_assistant(
     } else {
         json.string(&said.text);
     }
-    if let Some(replay) = &said.replay
-        && replay.issuer == *profile.issuer()
-    {
-        let members = reasoning::members(&replay.payload).map_err(|fault| {
-            profile.endpoint.failure(
-                ProviderFault::InvalidRequest,
-                &format!("the conversation holds a damaged replay state of this model: {fault}"),
-            )
-        })?;
-        json.raw(",");
-        json.raw(members);
-    }
+    let own = said
+        .replay
+        .as_ref()
+        .filter(|replay| replay.issuer == *profile.issuer())
+        .map(|replay| replay.payload.as_ref());
+    reasoning::write_members(json, own, profile.replay).map_err(|fault| {
+        profile.endpoint.failure(
+            ProviderFault::InvalidRequest,
+            &format!("the conversation holds a damaged replay state of this model: {fault}"),
+        )
+    })?;
     if !calls.is_empty() {
         json.raw(",\"tool_calls\":[");
         for (index, call) in calls.iter().enumerate() {

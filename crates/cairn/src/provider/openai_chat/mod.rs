@@ -14,11 +14,13 @@ mod wire;
 use std::sync::Arc;
 
 use futures_util::stream;
+use http::HeaderValue;
 
 use super::bodies::Bodies;
 use super::call::{Signal, call};
+use super::openai;
 use super::options::Options;
-use super::transport::Transport;
+use super::transport::{Outgoing, Transport};
 use super::{ModelInvocation, ModelStream, Provider, RouteError};
 use crate::config::ModelConfig;
 use crate::model::ModelRequest;
@@ -64,8 +66,15 @@ impl Provider for OpenAiChat {
             Ok(body) => body,
             Err(failure) => return Box::pin(stream::iter([Err(failure)])),
         };
+        let mut outgoing = Outgoing::from(body);
+        // The key is of hexadecimal digits, which every header takes.
+        if let Some(name) = &self.profile.conversation_header
+            && let Ok(key) = HeaderValue::from_str(&openai::prompt_cache_key(&request.conversation))
+        {
+            outgoing.headers.insert(name.clone(), key);
+        }
         let profile = Arc::clone(&self.profile);
-        call(Arc::clone(&self.transport), body, invocation, move || {
+        call(Arc::clone(&self.transport), outgoing, invocation, move || {
             let mut decoder = ChatDecoder::new(&profile);
             move |signal: Signal<'_>, events: &mut _| match signal {
                 Signal::Event(event) => decoder.push(event, events),

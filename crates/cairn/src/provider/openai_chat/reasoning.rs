@@ -4,15 +4,20 @@
 //! how thinking is shown.
 
 use std::borrow::Cow;
+use std::fmt;
 
-use serde::Deserialize;
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
+use super::profile::ReasoningReplay;
 use super::wire::Detail;
+use crate::provider::json::Json;
 use crate::provider::stream_text::{LoneHalf, PendingHalf, StreamText};
 
 const VERSION: u32 = 1;
+/// The field of structured thinking, which goes back as it is.
+const DETAILS: &str = "reasoning_details";
 
 /// Collects the thinking fields of one answer.
 #[derive(Default, Debug)]
@@ -94,7 +99,7 @@ impl ReasoningRecord {
         self.details_half.finish().map_err(lone_half_in_details)?;
         if !self.details.is_empty() {
             let details = self.details.iter().cloned().map(Value::Object).collect();
-            fields.insert("reasoning_details".to_owned(), Value::Array(details));
+            fields.insert(DETAILS.to_owned(), Value::Array(details));
         }
         Ok(Some(format!(
             r#"{{"version":{VERSION},"fields":{}}}"#,
@@ -104,29 +109,91 @@ impl ReasoningRecord {
 }
 
 fn lone_half_in_details(fault: LoneHalf) -> String {
-    fault.in_channel("reasoning_details")
+    fault.in_channel(DETAILS)
 }
 
-/// The JSON members that a payload adds to its assistant message, byte for byte as they were recorded.
-pub(super) fn members(payload: &str) -> Result<&str, String> {
-    #[derive(Deserialize)]
+/// Writes the members that an assistant message gets of its thinking, each with a comma before it, their texts byte for byte
+/// as they were recorded. `payload` is this endpoint's own record of the answer, if it made one. Errors say what is wrong
+/// with the record.
+pub(super) fn write_members(
+    json: &mut Json,
+    payload: Option<&str>,
+    replay: ReasoningReplay,
+) -> Result<(), String> {
+    let field = match replay {
+        ReasoningReplay::Never => return Ok(()),
+        ReasoningReplay::Received { field } => field,
+        ReasoningReplay::Always { field } => Some(field),
+    };
+    let mut has_text = false;
+    if let Some(payload) = payload {
+        for (name, value) in fields(payload)? {
+            let name = match field {
+                Some(_) if name == DETAILS => name,
+                // The same thought in a second field says nothing new.
+                Some(_) if has_text => continue,
+                Some(field) => {
+                    has_text = true;
+                    field.to_owned()
+                }
+                None => name,
+            };
+            json.raw(",");
+            json.string(&name);
+            json.raw(":");
+            json.raw(value.get());
+        }
+    }
+    if let (ReasoningReplay::Always { field }, false) = (replay, has_text) {
+        json.raw(&format!(",\"{field}\":\"\""));
+    }
+    Ok(())
+}
+
+/// The recorded fields in their order.
+fn fields(payload: &str) -> Result<Vec<(String, &RawValue)>, String> {
+    #[derive(serde::Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Payload<'a> {
         version: u32,
         #[serde(borrow)]
-        fields: &'a RawValue,
+        fields: Members<'a>,
     }
     let payload: Payload<'_> = serde_json::from_str(payload).map_err(|fault| fault.to_string())?;
     if payload.version != VERSION {
         return Err(format!("its version is {}, not {VERSION}", payload.version));
     }
-    let members = payload
-        .fields
-        .get()
-        .strip_prefix('{')
-        .and_then(|fields| fields.strip_suffix('}'))
-        .filter(|members| !members.is_empty());
-    members.ok_or_else(|| "it holds no fields".to_owned())
+    if payload.fields.0.is_empty() {
+        return Err("it holds no fields".to_owned());
+    }
+    Ok(payload.fields.0)
+}
+
+/// The members of an object in their order, their values as they are written.
+struct Members<'a>(Vec<(String, &'a RawValue)>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(MembersVisitor)
+    }
+}
+
+struct MembersVisitor;
+
+impl<'de> Visitor<'de> for MembersVisitor {
+    type Value = Members<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Self::Value, A::Error> {
+        let mut members = Vec::new();
+        while let Some(member) = entries.next_entry()? {
+            members.push(member);
+        }
+        Ok(Members(members))
+    }
 }
 
 fn continues(last: &Map<String, Value>, entry: &Map<String, Value>) -> bool {

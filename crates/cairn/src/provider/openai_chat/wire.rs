@@ -100,6 +100,9 @@ pub(super) struct UsageReport {
     /// DeepSeek's name for the cached part.
     #[serde(default)]
     pub(super) prompt_cache_hit_tokens: Option<u64>,
+    /// DeepSeek's name for the rest.
+    #[serde(default)]
+    pub(super) prompt_cache_miss_tokens: Option<u64>,
     /// Kimi's name for the cached part.
     #[serde(default)]
     pub(super) cached_tokens: Option<u64>,

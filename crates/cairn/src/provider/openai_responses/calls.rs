@@ -10,6 +10,7 @@ use serde::de::IgnoredAny;
 use crate::provider::ModelEvent;
 use crate::provider::arguments::{is_empty, may_be_empty};
 use crate::provider::blocks::Blocks;
+use crate::provider::stream_text::{PendingHalf, StreamText};
 
 #[derive(Debug, Default)]
 struct Call {
@@ -17,6 +18,8 @@ struct Call {
     id: Option<Arc<str>>,
     name: String,
     arguments: String,
+    /// What `arguments` still lacks of the last piece.
+    half: PendingHalf,
     /// The arguments came as a whole: pieces that come later are late.
     whole: bool,
     /// Bytes of `arguments` that are out as events.
@@ -78,15 +81,19 @@ impl Calls {
     pub(super) fn add_arguments(
         &mut self,
         at: usize,
-        piece: &str,
+        piece: &StreamText<'_>,
         blocks: &mut Blocks,
         events: &mut VecDeque<ModelEvent>,
-    ) {
+    ) -> Result<(), String> {
         let call = &mut self.calls[at];
         if !call.whole && !call.done {
-            call.arguments.push_str(piece);
+            let piece = call.half.join(piece);
+            let piece =
+                piece.map_err(|fault| fault.in_channel(&format!("the arguments of tool call {at}")))?;
+            call.arguments.push_str(&piece);
             self.settle(blocks, events);
         }
+        Ok(())
     }
 
     /// A call's arguments as a whole; empty where only the pieces say them.
@@ -108,6 +115,7 @@ impl Calls {
             ));
         }
         call.arguments = arguments.to_owned();
+        call.half = PendingHalf::default();
         call.whole = true;
         self.settle(blocks, events);
         Ok(())
@@ -124,6 +132,9 @@ impl Calls {
         if call.name.is_empty() {
             return Err(format!("tool call {at} has no name"));
         }
+        call.half
+            .finish()
+            .map_err(|fault| fault.in_channel(&format!("the arguments of tool call {at} ({})", call.name)))?;
         if is_empty(&call.arguments) {
             // Fixed here once, so that execution, storage and replay all see the same text.
             call.arguments = "{}".to_owned();

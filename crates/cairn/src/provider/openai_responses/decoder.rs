@@ -188,7 +188,7 @@ impl ResponsesDecoder {
                 .map(|id| id.0.as_ref())
                 .filter(|id| !id.is_empty()),
         };
-        let delta = event.delta.as_ref().map(|delta| delta.0.as_ref());
+        let delta = event.delta.as_ref();
         let taken = match known {
             Known::Silent => Ok(()),
             Known::ItemAdded => match event.item {
@@ -199,14 +199,8 @@ impl ResponsesDecoder {
                 Some(item) => self.items.finish_item(event.output_index, item, events),
                 None => Err("an output_item.done event has no item".to_owned()),
             },
-            Known::TextDelta => {
-                self.items
-                    .add_words(place, PieceKind::Text, delta.unwrap_or_default(), events)
-            }
-            Known::RefusalDelta => {
-                self.items
-                    .add_words(place, PieceKind::Refusal, delta.unwrap_or_default(), events)
-            }
+            Known::TextDelta => self.items.add_words(place, PieceKind::Text, delta, events),
+            Known::RefusalDelta => self.items.add_words(place, PieceKind::Refusal, delta, events),
             Known::TextDone => {
                 let text = event.text.as_ref().map_or("", |text| text.0.as_ref());
                 self.items.add_whole_words(place, PieceKind::Text, text, events)
@@ -216,24 +210,10 @@ impl ResponsesDecoder {
                 self.items
                     .add_whole_words(place, PieceKind::Refusal, refusal, events)
             }
-            Known::SummaryPart => {
-                self.items.begin_summary_part(place);
-                Ok(())
-            }
-            Known::SummaryDelta => {
-                self.items
-                    .add_thought(place, Thought::Summary, delta.unwrap_or_default(), events);
-                Ok(())
-            }
-            Known::ThoughtDelta => {
-                self.items
-                    .add_thought(place, Thought::Plain, delta.unwrap_or_default(), events);
-                Ok(())
-            }
-            Known::ArgumentsDelta => {
-                self.items.add_arguments(place, delta.unwrap_or_default(), events);
-                Ok(())
-            }
+            Known::SummaryPart => self.items.begin_summary_part(place),
+            Known::SummaryDelta => self.items.add_thought(place, Thought::Summary, delta, events),
+            Known::ThoughtDelta => self.items.add_thought(place, Thought::Plain, delta, events),
+            Known::ArgumentsDelta => self.items.add_arguments(place, delta, events),
             Known::ArgumentsDone => {
                 let arguments = event.arguments.as_ref().map_or("", |text| text.0.as_ref());
                 self.items.set_arguments(place, arguments, events)

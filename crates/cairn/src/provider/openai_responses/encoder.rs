@@ -12,8 +12,8 @@ use bytes::Bytes;
 use super::profile::ResponsesProfile;
 use super::replay::{OutputItem, Piece, PieceKind, ReplayRecord, is_reset};
 use crate::model::{
-    Assistant, HistoryItem, Latency, ModelRequest, ModelSpec, ProviderFailure, ProviderFault,
-    ReasoningEffort, ToolCall, ToolDefinition, ToolResult,
+    Assistant, HistoryItem, ModelRequest, ModelSpec, ProviderFailure, ProviderFault, ReasoningEffort,
+    ToolCall, ToolDefinition, ToolResult,
 };
 use crate::provider::bodies::Growing;
 use crate::provider::json::Json;
@@ -156,27 +156,11 @@ fn encode_head(
         json.raw(&format!("\"max_output_tokens\":{limit},"));
     }
     encode_asked(json, &request.model, profile)?;
-    if profile.prompt_cache_key {
-        json.raw("\"prompt_cache_key\":");
-        json.string(&openai::prompt_cache_key(&request.conversation));
-        json.raw(",");
-    }
-    for (key, value) in &profile.extra_body {
-        json.string(key);
-        json.raw(":");
-        json.raw(value);
-        json.raw(",");
-    }
-    if !request.prompt.tools.is_empty() {
-        json.raw("\"tools\":[");
-        for (index, tool) in request.prompt.tools.iter().enumerate() {
-            if index > 0 {
-                json.raw(",");
-            }
-            encode_tool(json, tool, profile)?;
-        }
-        json.raw("],");
-    }
+    openai::write_cache_key(json, profile.prompt_cache_key, &request.conversation);
+    profile
+        .extra_body
+        .write(json, request.model.latency, &profile.endpoint)?;
+    openai::write_tools(json, &request.prompt.tools, &profile.endpoint, encode_tool)?;
     if !request.prompt.instructions.is_empty() {
         json.raw("\"instructions\":");
         json.string(&request.prompt.instructions);
@@ -192,9 +176,6 @@ fn encode_asked(
     profile: &ResponsesProfile,
 ) -> Result<(), ProviderFailure> {
     let unsupported = |text: &str| Err(profile.endpoint.failure(ProviderFault::Unsupported, text));
-    if model.latency == Latency::Fast {
-        return unsupported("this endpoint has no faster route; switch fast off");
-    }
     let effort = model.reasoning.effort;
     if effort.is_some() && !profile.takes_effort {
         return unsupported("this endpoint takes no thinking effort; choose none, or set effort_parameter");
@@ -223,12 +204,7 @@ fn encode_asked(
     Ok(())
 }
 
-fn encode_tool(
-    json: &mut Json,
-    tool: &ToolDefinition,
-    profile: &ResponsesProfile,
-) -> Result<(), ProviderFailure> {
-    openai::check_parameters(tool, &profile.endpoint)?;
+fn encode_tool(json: &mut Json, tool: &ToolDefinition) {
     json.raw("{\"type\":\"function\",\"name\":");
     json.string(&tool.name);
     json.raw(",\"description\":");
@@ -237,7 +213,6 @@ fn encode_tool(
     json.raw(&tool.parameters);
     // Said because this API is strict by default, and then rewrites schemas so that every parameter is required.
     json.raw(",\"strict\":false}");
-    Ok(())
 }
 
 fn own_payload<'a>(said: &'a Assistant, profile: &ResponsesProfile) -> Option<&'a str> {

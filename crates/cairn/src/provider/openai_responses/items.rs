@@ -13,6 +13,7 @@ use super::replay::{OutputItem, Piece, PieceKind};
 use super::wire::{ContentPart, Item, ItemKind, Text};
 use crate::provider::ModelEvent;
 use crate::provider::blocks::{Blocks, Words};
+use crate::provider::stream_text::{PendingHalf, StreamText};
 
 /// Stands between two parts of one summary.
 const PARAGRAPH: &str = "\n\n";
@@ -93,6 +94,8 @@ enum Body {
 struct Reasoning {
     /// Which kind of thought is shown: endpoints may send the same one twice.
     shown: Option<Thought>,
+    /// Of the thoughts that are shown.
+    half: PendingHalf,
     /// A further part of the summary has begun.
     new_part: bool,
     /// Summary as JSON text, and the encrypted content, of the whole item.
@@ -105,6 +108,18 @@ struct Message {
     phase: Option<String>,
     /// Neighbours are of different kinds.
     parts: Vec<(PieceKind, String)>,
+    text_half: PendingHalf,
+    refusal_half: PendingHalf,
+}
+
+impl Message {
+    /// What the words of a kind still lack of their last piece.
+    fn half(&mut self, kind: PieceKind) -> &mut PendingHalf {
+        match kind {
+            PieceKind::Text => &mut self.text_half,
+            PieceKind::Refusal => &mut self.refusal_half,
+        }
+    }
 }
 
 impl OpenItem {
@@ -176,14 +191,17 @@ impl Items {
         &mut self,
         place: Place<'_>,
         kind: PieceKind,
-        piece: &str,
+        piece: Option<&StreamText<'_>>,
         events: &mut VecDeque<ModelEvent>,
     ) -> Result<(), String> {
         let at = self.find_or_open(Kind::Message, place);
-        if self.items[at].done {
+        let item = &mut self.items[at];
+        let (Some(piece), Body::Message(message), false) = (piece, &mut item.body, item.done) else {
             return Ok(());
-        }
-        self.speak(at, kind, piece, events)
+        };
+        let words = message.half(kind).join(piece);
+        let words = words.map_err(|fault| fault.in_channel("a message"))?;
+        self.speak(at, kind, &words, events)
     }
 
     /// A part of a message as a whole: news only if no piece of it came.
@@ -195,9 +213,13 @@ impl Items {
         events: &mut VecDeque<ModelEvent>,
     ) -> Result<(), String> {
         let at = self.find_or_open(Kind::Message, place);
-        match &self.items[at].body {
-            Body::Message(message) if message.parts.iter().any(|(known, _)| *known == kind) => Ok(()),
-            _ => self.add_words(place, kind, words, events),
+        let item = &mut self.items[at];
+        match &mut item.body {
+            Body::Message(message) if !item.done && message.parts.iter().all(|(known, _)| *known != kind) => {
+                *message.half(kind) = PendingHalf::default();
+                self.speak(at, kind, words, events)
+            }
+            _ => Ok(()),
         }
     }
 
@@ -206,34 +228,49 @@ impl Items {
         &mut self,
         place: Place<'_>,
         thought: Thought,
-        piece: &str,
+        piece: Option<&StreamText<'_>>,
         events: &mut VecDeque<ModelEvent>,
-    ) {
+    ) -> Result<(), String> {
         let at = self.find_or_open(Kind::Reasoning, place);
-        if let Body::Reasoning(reasoning) = &mut self.items[at].body
-            && !piece.is_empty()
-            && *reasoning.shown.get_or_insert(thought) == thought
-        {
-            if std::mem::take(&mut reasoning.new_part) {
-                self.blocks.emit(Words::Thinking, PARAGRAPH, events);
-            }
-            self.blocks.emit(Words::Thinking, piece, events);
+        let (Body::Reasoning(reasoning), Some(piece)) = (&mut self.items[at].body, piece) else {
+            return Ok(());
+        };
+        if piece.is_empty() || *reasoning.shown.get_or_insert(thought) != thought {
+            return Ok(());
         }
+        let words = reasoning.half.join(piece);
+        let words = words.map_err(|fault| fault.in_channel("the thinking"))?;
+        if std::mem::take(&mut reasoning.new_part) {
+            self.blocks.emit(Words::Thinking, PARAGRAPH, events);
+        }
+        self.blocks.emit(Words::Thinking, &words, events);
+        Ok(())
     }
 
     /// A part of a summary begins.
-    pub(super) fn begin_summary_part(&mut self, place: Place<'_>) {
+    pub(super) fn begin_summary_part(&mut self, place: Place<'_>) -> Result<(), String> {
         let at = self.find_or_open(Kind::Reasoning, place);
         if let Body::Reasoning(reasoning) = &mut self.items[at].body {
+            let half = reasoning.half.finish();
+            half.map_err(|fault| fault.in_channel("the thinking"))?;
             reasoning.new_part = reasoning.shown.is_some();
         }
+        Ok(())
     }
 
     /// A piece of a call's arguments.
-    pub(super) fn add_arguments(&mut self, place: Place<'_>, piece: &str, events: &mut VecDeque<ModelEvent>) {
+    pub(super) fn add_arguments(
+        &mut self,
+        place: Place<'_>,
+        piece: Option<&StreamText<'_>>,
+        events: &mut VecDeque<ModelEvent>,
+    ) -> Result<(), String> {
         let at = self.find_or_open(Kind::Call, place);
-        if let Body::Call(call) = self.items[at].body {
-            self.calls.add_arguments(call, piece, &mut self.blocks, events);
+        match (&self.items[at].body, piece) {
+            (Body::Call(call), Some(piece)) => {
+                self.calls.add_arguments(*call, piece, &mut self.blocks, events)
+            }
+            _ => Ok(()),
         }
     }
 
@@ -265,6 +302,10 @@ impl Items {
             self.left_out += 1;
             return Ok(());
         };
+        if filled(&item.status) == Some("incomplete") {
+            // Cut at a limit, which the terminal event tells; nothing of it is taken for whole.
+            return Ok(());
+        }
         let place = Place {
             output_index,
             item_id: filled(&item.id),
@@ -319,6 +360,17 @@ impl Items {
 
     /// The endpoint has ended its answer: ends all that is open.
     pub(super) fn close(&mut self, events: &mut VecDeque<ModelEvent>) -> Result<(), String> {
+        for item in &self.items {
+            let (channel, half) = match &item.body {
+                Body::Message(message) => (
+                    "a message",
+                    message.text_half.finish().and(message.refusal_half.finish()),
+                ),
+                Body::Reasoning(reasoning) => ("the thinking", reasoning.half.finish()),
+                Body::Call(_) => continue,
+            };
+            half.map_err(|fault| fault.in_channel(channel))?;
+        }
         self.blocks.start(events);
         self.blocks.close(events);
         self.calls.close(&mut self.blocks, events)
@@ -421,7 +473,7 @@ impl Items {
             };
             push_words(&mut whole, kind, filled(words).unwrap_or_default());
         }
-        let Body::Message(message) = &self.items[at].body else {
+        let Body::Message(message) = &mut self.items[at].body else {
             return Ok(());
         };
         // Gateways exist that leave out the text here; then the pieces say it all.
@@ -429,6 +481,8 @@ impl Items {
             return Ok(());
         }
         let streamed = message.parts.clone();
+        message.text_half = PendingHalf::default();
+        message.refusal_half = PendingHalf::default();
         for (number, (kind, words)) in whole.into_iter().enumerate() {
             let rest = match streamed.get(number) {
                 None => Some(words.as_str()),
@@ -498,6 +552,8 @@ impl Items {
                     number: self.messages,
                     phase: None,
                     parts: Vec::new(),
+                    text_half: PendingHalf::default(),
+                    refusal_half: PendingHalf::default(),
                 })
             }
             Kind::Call => Body::Call(self.calls.open()),

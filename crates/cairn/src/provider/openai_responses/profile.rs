@@ -9,6 +9,7 @@ use http::header::AUTHORIZATION;
 use crate::config::ModelConfig;
 use crate::provider::RouteError;
 use crate::provider::endpoint::{ApiShape, Endpoint};
+use crate::provider::extra_body::ExtraBody;
 use crate::provider::options::Options;
 
 /// Keys of the body that the adapter owns; `extra_body` may not set them.
@@ -42,8 +43,8 @@ pub struct ResponsesProfile {
     pub(crate) prompt_cache_key: bool,
     /// Option `replay_item_ids`: send the endpoint's own item ids back.
     pub(crate) replay_item_ids: bool,
-    /// Option `extra_body`: further members of the body, in the order in which they were written, as JSON text.
-    pub(crate) extra_body: Vec<(String, String)>,
+    /// Options `extra_body` and `fast_body`: further members of the body.
+    pub(crate) extra_body: ExtraBody,
 }
 
 impl ResponsesProfile {
@@ -55,6 +56,7 @@ impl ResponsesProfile {
     /// - `prompt_cache_key`: default true; false for endpoints that refuse the parameter.
     /// - `replay_item_ids`: default false; true for endpoints that demand their item ids although nothing is stored.
     /// - `extra_body`: a table of further body members.
+    /// - `fast_body`: a table of body members that ask for a faster route.
     /// - `headers`: a table of further headers, sent with every request and never logged.
     pub(crate) fn from_options(config: &ModelConfig, options: &mut Options) -> Result<Self, RouteError> {
         let shape = ApiShape {
@@ -86,7 +88,7 @@ impl ResponsesProfile {
             )?,
             prompt_cache_key: options.flag("prompt_cache_key", true)?,
             replay_item_ids: options.flag("replay_item_ids", false)?,
-            extra_body: options.extra_body(&OWN_KEYS)?,
+            extra_body: ExtraBody::from_options(options, &OWN_KEYS)?,
         })
     }
 

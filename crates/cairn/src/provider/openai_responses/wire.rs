@@ -6,6 +6,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 pub(super) use crate::provider::json::Text;
+use crate::provider::stream_text::StreamText;
 
 /// One event. The members of all known events at once, because most events have only a few of them.
 #[derive(Deserialize, Debug)]
@@ -17,7 +18,7 @@ pub(super) struct Event<'a> {
     #[serde(default)]
     pub(super) output_index: Option<u64>,
     #[serde(borrow, default)]
-    pub(super) delta: Option<Text<'a>>,
+    pub(super) delta: Option<StreamText<'a>>,
     #[serde(borrow, default)]
     pub(super) text: Option<Text<'a>>,
     #[serde(borrow, default)]
@@ -57,6 +58,9 @@ pub(super) struct ItemKind<'a> {
 pub(super) struct Item<'a> {
     #[serde(borrow, default)]
     pub(super) id: Option<Text<'a>>,
+    /// Whether it is whole.
+    #[serde(borrow, default)]
+    pub(super) status: Option<Text<'a>>,
     /// Of a message: what it is for.
     #[serde(borrow, default)]
     pub(super) phase: Option<Text<'a>>,
