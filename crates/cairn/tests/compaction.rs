@@ -19,6 +19,7 @@ mod support {
     pub mod fake_client;
     pub mod fake_cursor;
     pub mod fake_provider;
+    pub mod over_http;
     pub mod strict_anthropic;
     pub mod strict_chat;
     pub mod strict_responses;
