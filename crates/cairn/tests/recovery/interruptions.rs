@@ -368,11 +368,11 @@ async fn a_stopped_round_is_valid_history_for_the_messages_api() {
 async fn a_stopped_round_is_valid_history_for_the_responses_api() {
     let endpoint = StrictResponses::start().await;
     let calls = TWO_COMMANDS.iter().fold(
-        strict_responses::Reply::answer(),
+        strict_responses::Items::answer(),
         |reply, (id, name, arguments)| reply.call(id, name, arguments),
     );
     endpoint.reply(calls);
-    endpoint.reply(strict_responses::Reply::answer().message(None, "Good."));
+    endpoint.reply(strict_responses::Items::answer().message(None, "Good."));
     let model = ModelConfig {
         api: Api::OpenAiResponses,
         ..chat_model(&endpoint.base_url())
