@@ -1,24 +1,22 @@
-//! The tool calls of one session: which call is at which stage, and which exec id belongs to which call.
+//! The tool calls of one session: which call is at which stage.
 //!
 //! A call goes `Streaming → (Queued →) Running → Finished → Committed`; a call that fails before its execution goes
-//! straight to `Finished`. An exec id goes `Live → Finished`, `Live → Background → Finished` or `Live → Aborted`.
-//! The one owner of the mapping between exec ids and calls. Must never know: frames, checkpoints, the clock, the store.
+//! straight to `Finished`. Must never know: frames, checkpoints, the clock, the store.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use super::arguments::{Arguments, Reader};
+use super::arguments::Arguments;
 use super::codec::{card, request, response, update};
 use super::dispatch::{self, Awaiting, Progress, Scope, Step};
 use super::error::ToolProtocolError;
-use super::registry;
+use super::execs::{Exec, Execs, adds_nothing, background_output};
+use super::offer::{McpTool, Offer, Refusal};
 use super::result::{DerivedFact, Outcome, local};
-use super::stream::{ArgumentStream, Shown};
-use super::value::value_from_json;
+use super::stream::ArgumentStream;
 use crate::cursor::proto::agent::{
-    ExecClientControlMessage, ExecClientMessage, McpArgs, TodoItem, ToolCall as ProtoToolCall,
-    agent_server_message::Message, exec_client_control_message, exec_client_message, shell_stream,
-    tool_call::Tool,
+    ExecClientControlMessage, ExecClientMessage, TodoItem, ToolCall as ProtoToolCall,
+    agent_server_message::Message, exec_client_control_message, exec_client_message, tool_call::Tool,
 };
 use crate::model::{CallId, ToolCall, ToolResult};
 
@@ -37,19 +35,6 @@ pub struct ToolRuntimeConfig {
     pub working_directory: Option<String>,
     /// Where the client writes the output of background commands, if it said so.
     pub terminals_folder: Option<String>,
-}
-
-/// A dynamic MCP tool as the client knows it.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct McpTool {
-    /// The tool definition's own name.
-    pub name: String,
-    /// The provider that the definition names.
-    pub provider_identifier: String,
-    /// The server, where the client told it apart from the provider.
-    pub server_identifier: String,
-    /// The tool's name at its server.
-    pub tool_name: String,
 }
 
 /// What the session has to do, in order.
@@ -78,27 +63,13 @@ pub struct CommittedTool {
 /// The tool calls of one session; see the module.
 #[derive(Debug)]
 pub struct ToolRuntime {
-    offered: BTreeSet<Arc<str>>,
-    mcp: BTreeMap<Arc<str>, McpTool>,
+    offer: Offer,
     scope: Scope,
-    last_exec_id: u32,
-    execs: BTreeMap<u32, Exec>,
+    execs: Execs,
     calls: BTreeMap<CallId, CallState>,
     /// The call whose turn it is among those that take turns, and the ones after it.
     turn: Option<CallId>,
     queue: VecDeque<CallId>,
-}
-
-#[derive(Debug)]
-enum Exec {
-    Live(CallId),
-    /// The call is over; its command may still put something out.
-    Background {
-        call: CallId,
-        model_call_id: String,
-    },
-    Finished(CallId),
-    Aborted,
 }
 
 #[derive(Debug)]
@@ -133,16 +104,17 @@ impl ToolRuntime {
     /// A runtime without any call.
     pub fn new(config: ToolRuntimeConfig) -> Self {
         Self {
-            offered: config.offered,
-            mcp: config.mcp,
+            offer: Offer {
+                names: config.offered,
+                mcp: config.mcp,
+            },
             scope: Scope {
                 conversation: config.conversation_id,
                 directory: config.working_directory.unwrap_or_else(|| ".".to_owned()),
                 terminals_folder: config.terminals_folder,
                 todos: config.todos,
             },
-            last_exec_id: 0,
-            execs: BTreeMap::new(),
+            execs: Execs::default(),
             calls: BTreeMap::new(),
             turn: None,
             queue: VecDeque::new(),
@@ -151,8 +123,7 @@ impl ToolRuntime {
 
     /// An exec id for a question that is no tool. Its answer does not belong here.
     pub fn reserve_exec_id(&mut self) -> u32 {
-        self.last_exec_id += 1;
-        self.last_exec_id
+        self.execs.reserve()
     }
 
     /// The model began a call: shows its placeholder.
@@ -163,7 +134,7 @@ impl ToolRuntime {
         model_call_id: &str,
     ) -> Result<Vec<Effect>, ToolProtocolError> {
         self.expect_new(call)?;
-        let Some(shown) = self.shown(call, name) else {
+        let Some(shown) = self.offer.shown(call, name) else {
             self.calls.insert(call.clone(), CallState::Unshown);
             return Ok(Vec::new());
         };
@@ -202,7 +173,7 @@ impl ToolRuntime {
             .as_ref()
             .map(|stream| stream.model_call_id().to_owned())
             .unwrap_or_default();
-        let (card, parsed) = match self.parse(call) {
+        let (card, parsed) = match self.offer.parse(call) {
             Ok(arguments) => {
                 let card = card::card(
                     &call.id,
@@ -260,7 +231,7 @@ impl ToolRuntime {
         now_ms: u64,
     ) -> Result<Vec<Effect>, ToolProtocolError> {
         let exec_id = message.id;
-        match self.issued(exec_id)? {
+        match self.execs.issued(exec_id)? {
             Some(Exec::Live(call)) => {
                 let call = call.clone();
                 self.answered(exec_id, call, message.message, now_ms)
@@ -269,7 +240,7 @@ impl ToolRuntime {
                 let (shown, over) = background_output(call, model_call_id, message.message);
                 if over {
                     let call = call.clone();
-                    self.execs.insert(exec_id, Exec::Finished(call));
+                    self.execs.set(exec_id, Exec::Finished(call));
                 }
                 Ok(shown.map(Effect::Send).into_iter().collect())
             }
@@ -296,7 +267,7 @@ impl ToolRuntime {
         use exec_client_control_message::Message as Control;
         match message.message.ok_or(ToolProtocolError::EmptyControl)? {
             Control::Heartbeat(_) => Ok(Vec::new()),
-            Control::StreamClose(close) => match self.issued(close.id)? {
+            Control::StreamClose(close) => match self.execs.issued(close.id)? {
                 // The client closes a command this way whose working directory does not exist. [sdk]
                 Some(Exec::Live(call)) => {
                     let call = call.clone();
@@ -306,13 +277,13 @@ impl ToolRuntime {
                 }
                 Some(Exec::Background { call, .. }) => {
                     let call = call.clone();
-                    self.execs.insert(close.id, Exec::Finished(call));
+                    self.execs.set(close.id, Exec::Finished(call));
                     Ok(Vec::new())
                 }
                 // The close is the ordinary end of an exec that has its result.
                 Some(Exec::Finished(_) | Exec::Aborted) | None => Ok(Vec::new()),
             },
-            Control::Throw(throw) => match self.exec(throw.id)? {
+            Control::Throw(throw) => match self.execs.current(throw.id)? {
                 Exec::Live(call) => {
                     let call = call.clone();
                     let text = format!("The client could not execute the tool: {}", throw.error);
@@ -320,7 +291,7 @@ impl ToolRuntime {
                 }
                 Exec::Background { call, .. } => {
                     let call = call.clone();
-                    self.execs.insert(throw.id, Exec::Finished(call));
+                    self.execs.set(throw.id, Exec::Finished(call));
                     Ok(Vec::new())
                 }
                 Exec::Aborted => Ok(Vec::new()),
@@ -345,7 +316,7 @@ impl ToolRuntime {
         };
         let outcome = local::failure(running.card.clone(), text);
         let mut effects = Vec::new();
-        self.execs.insert(exec_id, Exec::Finished(call.clone()));
+        self.execs.set(exec_id, Exec::Finished(call.clone()));
         self.finish(call, running, outcome, now_ms, &mut effects);
         Ok(effects)
     }
@@ -373,23 +344,18 @@ impl ToolRuntime {
         self.calls.clear();
         self.queue.clear();
         self.turn = None;
-        self.execs
-            .retain(|_, exec| matches!(exec, Exec::Background { .. } | Exec::Aborted));
+        self.execs.round_ended();
     }
 
     /// The run ends early: stops every exec that has no result. Background commands live on.
     pub fn abort_all(&mut self) -> Vec<Effect> {
-        let mut effects = Vec::new();
-        for (exec_id, exec) in &mut self.execs {
-            if matches!(exec, Exec::Live(_)) {
-                *exec = Exec::Aborted;
-                effects.push(Effect::Send(request::abort(*exec_id)));
-            }
-        }
         self.calls.clear();
         self.queue.clear();
         self.turn = None;
-        effects
+        let stopped = self.execs.abort_live().into_iter();
+        stopped
+            .map(|exec_id| Effect::Send(request::abort(exec_id)))
+            .collect()
     }
 
     /// Takes an answer to a live exec.
@@ -446,11 +412,11 @@ impl ToolRuntime {
                     call: call.clone(),
                     model_call_id: running.model_call_id.clone(),
                 };
-                self.execs.insert(exec_id, background);
+                self.execs.set(exec_id, background);
                 self.finish(&call, running, outcome, now_ms, &mut effects);
             }
             Ok(Progress::Step(step)) => {
-                self.execs.insert(exec_id, Exec::Finished(call.clone()));
+                self.execs.set(exec_id, Exec::Finished(call.clone()));
                 self.take(&call, step, running, now_ms, &mut effects);
             }
         }
@@ -477,9 +443,8 @@ impl ToolRuntime {
     fn take(&mut self, call: &CallId, step: Step, running: Running, now_ms: u64, effects: &mut Vec<Effect>) {
         match step {
             Step::Exec { message, awaiting } => {
-                let exec_id = self.reserve_exec_id();
+                let exec_id = self.execs.begin(call);
                 tracing::debug!(%call, exec_id, "the client is asked to execute");
-                self.execs.insert(exec_id, Exec::Live(call.clone()));
                 self.calls
                     .insert(call.clone(), CallState::Running { awaiting, running });
                 effects.push(Effect::Send(request::exec(exec_id, message)));
@@ -540,65 +505,6 @@ impl ToolRuntime {
         }
     }
 
-    /// Reads a call's arguments by its tool.
-    fn parse(&self, call: &ToolCall) -> Result<Arguments, Refusal> {
-        let Some(shown) = self.shown(&call.id, &call.name) else {
-            let offered: Vec<&str> = self.offered.iter().map(AsRef::as_ref).collect();
-            return Err(Refusal::NoSuchTool(format!(
-                "There is no tool named {} here. The tools are: {}.",
-                call.name,
-                offered.join(", ")
-            )));
-        };
-        let parsed = Reader::open(&call.arguments).and_then(|mut reader| match &shown {
-            Shown::BuiltIn(entry) => {
-                let arguments = (entry.read)(&mut reader);
-                match reader.close() {
-                    Ok(()) => Ok(arguments),
-                    Err(problems) => Err(format!(
-                        "{problems}. The arguments are: {}",
-                        entry.arguments.join(", ")
-                    )),
-                }
-            }
-            Shown::Mcp(args) => {
-                let mut args = args.clone();
-                for (name, value) in reader.into_members() {
-                    let value = value_from_json(&value, &name)
-                        .map_err(|error| format!("{error}. Pass it as a string if the tool takes one"))?;
-                    args.args.insert(name, value);
-                }
-                Ok(Arguments::Mcp(args))
-            }
-        });
-        parsed.map_err(|problems| Refusal::Arguments {
-            text: format!(
-                "{} was not executed, its arguments do not fit: {problems}.",
-                call.name
-            ),
-            shown: Box::new(shown),
-        })
-    }
-
-    /// How a call of this tool is shown. None if there is no such tool in the prompt.
-    fn shown(&self, call: &CallId, name: &str) -> Option<Shown> {
-        if !self.offered.contains(name) {
-            return None;
-        }
-        registry::entry(name).map(Shown::BuiltIn).or_else(|| {
-            self.mcp.get(name).map(|tool| {
-                Shown::Mcp(McpArgs {
-                    name: tool.name.clone(),
-                    tool_call_id: call.to_string(),
-                    provider_identifier: tool.provider_identifier.clone(),
-                    tool_name: tool.tool_name.clone(),
-                    server_identifier: tool.server_identifier.clone(),
-                    ..McpArgs::default()
-                })
-            })
-        })
-    }
-
     fn expect_new(&self, call: &CallId) -> Result<(), ToolProtocolError> {
         match self.calls.contains_key(call) {
             _ if call.as_str().is_empty() => Err(ToolProtocolError::MissingCallId),
@@ -606,26 +512,6 @@ impl ToolRuntime {
             false => Ok(()),
         }
     }
-
-    /// What became of an exec id. None if its round is over or it never was a tool's.
-    fn issued(&self, exec_id: u32) -> Result<Option<&Exec>, ToolProtocolError> {
-        match exec_id {
-            0 => Err(ToolProtocolError::MissingExecId),
-            _ if exec_id > self.last_exec_id => Err(ToolProtocolError::UnknownExec { exec_id }),
-            _ => Ok(self.execs.get(&exec_id)),
-        }
-    }
-
-    fn exec(&self, exec_id: u32) -> Result<&Exec, ToolProtocolError> {
-        self.issued(exec_id)?
-            .ok_or(ToolProtocolError::FinishedExec { exec_id, call: None })
-    }
-}
-
-/// Why a call is not executed.
-enum Refusal {
-    NoSuchTool(String),
-    Arguments { shown: Box<Shown>, text: String },
 }
 
 fn misplaced(call: &CallId, what: &'static str) -> ToolProtocolError {
@@ -641,31 +527,4 @@ fn tool_error(call: &CallId, text: String) -> ToolResult {
         content: text.into(),
         is_error: true,
     }
-}
-
-/// Whether the message is what a hook adds to a command, or an event of a command that this version does not know.
-fn adds_nothing(message: Option<&exec_client_message::Message>) -> bool {
-    matches!(
-        message,
-        Some(exec_client_message::Message::ShellStream(stream))
-            if matches!(stream.event, None | Some(shell_stream::Event::HookContext(_)))
-    )
-}
-
-/// What a background command put out, and whether it has ended.
-fn background_output(
-    call: &CallId,
-    model_call_id: &str,
-    message: Option<exec_client_message::Message>,
-) -> (Option<Message>, bool) {
-    let Some(exec_client_message::Message::ShellStream(stream)) = message else {
-        return (None, false);
-    };
-    let delta = match stream.event {
-        Some(shell_stream::Event::Stdout(out)) => update::stdout_delta(out.data),
-        Some(shell_stream::Event::Stderr(out)) => update::stderr_delta(out.data),
-        Some(shell_stream::Event::Exit(_)) => return (None, true),
-        _ => return (None, false),
-    };
-    (Some(update::delta(call, delta, model_call_id)), false)
 }
