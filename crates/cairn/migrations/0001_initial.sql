@@ -63,6 +63,8 @@ CREATE TABLE runs (
     key                 INTEGER PRIMARY KEY,
     id                  TEXT NOT NULL UNIQUE,
     conversation_key    INTEGER NOT NULL REFERENCES conversations (key),
+    -- The conversation in which the person speaks. No foreign key: it may be known to the client only.
+    root_conversation_id TEXT NOT NULL,
     kind                TEXT NOT NULL CHECK (kind IN ('main', 'subagent')),
     subagent_kind       TEXT,
     -- No foreign key: the parent may be known to the client only.

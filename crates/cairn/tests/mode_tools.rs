@@ -8,11 +8,12 @@
     reason = "tests"
 )]
 
-use cairn::cursor::prompting::{CompiledPrompt, McpTool, PromptAssets, compile_prompt};
+use cairn::cursor::prompting::{CompiledPrompt, McpTool, Profile, PromptAssets, compile_prompt};
 use cairn::cursor::proto::agent::{McpToolDefinition, McpTools};
 use cairn::cursor::request::{Mode, RequestError, collect_mcp_tools};
+use cairn::cursor::tools::PROGRESS_TOOL;
 
-const AGENT: [&str; 8] = [
+const AGENT: [&str; 12] = [
     "Shell",
     "Grep",
     "Delete",
@@ -21,6 +22,26 @@ const AGENT: [&str; 8] = [
     "Write",
     "Read",
     "Glob",
+    "Task",
+    "GetMcpTools",
+    "FetchMcpResource",
+    "CallMcpTool",
+];
+
+const SUBAGENT: [&str; 13] = [
+    "Shell",
+    "Grep",
+    "Delete",
+    "TodoWrite",
+    "StrReplace",
+    "Write",
+    "Read",
+    "Glob",
+    "Task",
+    "GetMcpTools",
+    "FetchMcpResource",
+    "UpdateCurrentStep",
+    "CallMcpTool",
 ];
 
 fn compile(mode: Mode, tools: &[McpTool]) -> CompiledPrompt {
@@ -51,13 +72,63 @@ fn offer(definitions: &[(&str, &str, &str, &str)]) -> Vec<McpTool> {
 #[test]
 fn each_mode_has_its_tools_in_the_order_of_the_agents_list() {
     assert_eq!(names(&compile(Mode::Agent, &[])), AGENT);
-    assert_eq!(names(&compile(Mode::Ask, &[])), ["Grep", "Read", "Glob"]);
+    assert_eq!(
+        names(&compile(Mode::Ask, &[])),
+        ["Grep", "Read", "Glob", "GetMcpTools", "FetchMcpResource"]
+    );
     assert_eq!(
         names(&compile(Mode::Plan, &[])),
-        ["Grep", "TodoWrite", "Read", "Glob"]
+        [
+            "Grep",
+            "TodoWrite",
+            "Read",
+            "Glob",
+            "GetMcpTools",
+            "FetchMcpResource"
+        ]
     );
     assert_eq!(names(&compile(Mode::Debug, &[])), AGENT);
     assert_eq!(names(&compile(Mode::Multitask, &[])), AGENT);
+}
+
+#[test]
+fn a_subagent_has_a_list_of_its_own_and_the_agents_instructions() {
+    let agent = compile(Mode::Agent, &[]);
+    let child = compile_prompt(
+        &PromptAssets::load().unwrap(),
+        Profile::Subagent(Mode::Agent),
+        &[],
+    )
+    .unwrap();
+    assert_eq!(names(&child), SUBAGENT);
+    assert_eq!(child.spec.instructions, agent.spec.instructions);
+    // Its Task starts nothing in the cloud; every other tool that both have is the same.
+    let of = |prompt: &CompiledPrompt, name: &str| {
+        let tool = prompt.spec.tools.iter().find(|tool| *tool.name == *name);
+        tool.cloned()
+    };
+    for name in SUBAGENT {
+        match (of(&agent, name), of(&child, name)) {
+            (Some(agents), Some(childs)) if name == "Task" => {
+                for property in ["environment", "cloud_base_branch"] {
+                    assert!(agents.parameters.contains(&format!("\"{property}\"")));
+                    assert!(!childs.parameters.contains(property));
+                }
+                assert_eq!(agents.description, childs.description);
+            }
+            (Some(agents), childs) => assert_eq!(Some(agents), childs),
+            (None, childs) => assert!(childs.is_some() && name == PROGRESS_TOOL, "{name}"),
+        }
+    }
+    let quiet = child.without(PROGRESS_TOOL);
+    assert_eq!(
+        names(&quiet),
+        SUBAGENT
+            .iter()
+            .copied()
+            .filter(|name| *name != PROGRESS_TOOL)
+            .collect::<Vec<_>>()
+    );
 }
 
 /// What the model is told of the tools is the head of every cached prefix: a change here must be meant.

@@ -8,6 +8,8 @@
     reason = "a test may fail"
 )]
 
+#[path = "tool_runtime/mcp.rs"]
+mod mcp;
 #[path = "support/tool_calls.rs"]
 mod tool_calls;
 
@@ -349,6 +351,7 @@ fn a_tool_that_is_not_offered_does_not_exist() {
         todos: Vec::new(),
         working_directory: None,
         terminals_folder: None,
+        subagents: subagents(),
     });
     let effects = tools
         .execute(&call("a", "Write", r#"{"path":"a","contents":""}"#), 0)

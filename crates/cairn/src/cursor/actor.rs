@@ -94,6 +94,7 @@ async fn conduct(
         reason = "the run waits at a barrier for every job but one, so the queue cannot grow"
     )]
     let (jobs, queue) = mpsc::unbounded_channel();
+    let presentation = Presentation::after(frontier.step_count());
     let worker = CheckpointWorker {
         frontier,
         blobs: blobs.clone(),
@@ -120,7 +121,7 @@ async fn conduct(
         run: handle,
         jobs,
         context_window,
-        presentation: Presentation::default(),
+        presentation,
         usage: Vec::new(),
         call_started_at_ms: 0,
         final_checkpoints: None,

@@ -9,7 +9,7 @@ use super::interaction::thinking_millis;
 use super::proto::agent::{
     AssistantMessage, ConversationStep, ThinkingMessage, TodoItem, ToolCall, conversation_step::Message,
 };
-use super::tools::DerivedFact;
+use super::tools::{DerivedFact, ProgressUpdate};
 
 /// Steps that wait for the next checkpoint.
 #[derive(Debug, Default)]
@@ -22,6 +22,9 @@ pub struct Presentation {
     tools: Vec<ConversationStep>,
     todos: Option<Vec<TodoItem>>,
     read_paths: Vec<String>,
+    progress: Vec<ProgressNote>,
+    /// Steps that the turn has, handed out or not.
+    steps: usize,
 }
 
 /// What a settled round adds to the turn and to the derived state.
@@ -33,9 +36,33 @@ pub struct SettledSteps {
     pub todos: Option<Vec<TodoItem>>,
     /// Files that were read.
     pub read_paths: Vec<String>,
+    /// Where the subagent said it stands.
+    pub progress: Vec<ProgressNote>,
+}
+
+/// A subagent said where it stands.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ProgressNote {
+    /// What it said.
+    pub update: ProgressUpdate,
+    /// One-based place of the saying step in its turn.
+    pub message_index: u32,
 }
 
 impl Presentation {
+    /// The presentation of a turn that has this many steps already.
+    pub fn after(steps: usize) -> Self {
+        Self {
+            steps,
+            ..Self::default()
+        }
+    }
+
+    /// The place, counted from one, of the next step that the turn gets.
+    pub fn next_position(&self) -> u32 {
+        u32::try_from(self.steps).unwrap_or(u32::MAX).saturating_add(1)
+    }
+
     /// A piece of answer text.
     pub fn text_delta(&mut self, text: &str) {
         self.text.push_str(text);
@@ -45,6 +72,7 @@ impl Presentation {
     pub fn text_end(&mut self) {
         let text = std::mem::take(&mut self.text);
         if !text.is_empty() {
+            self.steps += 1;
             self.said
                 .push(step(Message::AssistantMessage(AssistantMessage { text })));
         }
@@ -59,6 +87,7 @@ impl Presentation {
     pub fn thinking_end(&mut self, duration: Duration) {
         let text = std::mem::take(&mut self.thinking);
         let duration_ms = thinking_millis(duration).unsigned_abs();
+        self.steps += 1;
         self.said.push(step(Message::ThinkingMessage(ThinkingMessage {
             text,
             duration_ms,
@@ -67,6 +96,7 @@ impl Presentation {
 
     /// A tool call has its result.
     pub fn tool_completed(&mut self, card: ToolCall) {
+        self.steps += 1;
         self.tools.push(step(Message::ToolCall(card)));
     }
 
@@ -75,6 +105,13 @@ impl Presentation {
         match fact {
             DerivedFact::ReadPath(path) => self.read_paths.push(path),
             DerivedFact::Todos(todos) => self.todos = Some(todos),
+            DerivedFact::Progress {
+                update,
+                message_index,
+            } => self.progress.push(ProgressNote {
+                update,
+                message_index,
+            }),
         }
     }
 
@@ -91,6 +128,7 @@ impl Presentation {
             steps,
             todos: self.todos.take(),
             read_paths: std::mem::take(&mut self.read_paths),
+            progress: std::mem::take(&mut self.progress),
         }
     }
 }

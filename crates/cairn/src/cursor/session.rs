@@ -19,7 +19,7 @@ use super::presentation::Presentation;
 use super::proto::agent::{
     AgentServerMessage, ConversationTokenDetails, agent_client_message, conversation_action,
 };
-use super::request::ContextLink;
+use super::request::{ContextLink, completion_messages};
 use super::run_sse::RunWriter;
 use super::tools::{Effect, ToolProtocolError, ToolRuntime};
 use crate::client::{Barrier, ClientCommand, ClientEvent, ClientHandle, StateCause};
@@ -149,6 +149,15 @@ impl Session {
                     // A run that has ended meanwhile needs no stopping.
                     let _ = self.run.commands.send(ClientCommand::Cancel);
                 }
+                Some(conversation_action::Action::BackgroundTaskCompletionAction(action)) => {
+                    match completion_messages(&action) {
+                        // A run that has ended meanwhile is told of it by the next request's state.
+                        Ok(messages) => messages.into_iter().for_each(|message| {
+                            let _ = self.run.commands.send(ClientCommand::RuntimeEvent(message));
+                        }),
+                        Err(error) => self.refuse(error.into()),
+                    }
+                }
                 Some(
                     conversation_action::Action::UserMessageAction(_)
                     | conversation_action::Action::ResumeAction(_),
@@ -247,6 +256,7 @@ impl Session {
                 });
             }
             (StateCause::ToolResult(result), _) => {
+                self.tools.place(&result.call, self.presentation.next_position());
                 let Some(committed) = self.tools.committed(&result.call) else {
                     return;
                 };
@@ -270,6 +280,7 @@ impl Session {
                     steps: settled.steps,
                     todos: settled.todos,
                     read_paths: settled.read_paths,
+                    progress: settled.progress,
                     barrier,
                 });
             }

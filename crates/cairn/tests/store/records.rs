@@ -1,8 +1,8 @@
 //! A run's record says what is known of it, and nothing that is not.
 
 use cairn::model::{
-    CallId, FailureKind, ParentCall, ProviderFailure, ProviderFault, RunFailure, RunId, RunKind, RunOutcome,
-    Usage,
+    CallId, ConversationId, FailureKind, ParentCall, ProviderFailure, ProviderFault, RunFailure, RunId,
+    RunKind, RunOutcome, SubagentKind, Usage,
 };
 use cairn::store::{RecordedFailure, RecordedOutcome, RunRecord, RunRecordEnd};
 
@@ -14,8 +14,9 @@ use crate::support::{Fixture, refusal};
 async fn a_record_tells_how_a_run_began_and_ended() {
     let f = Fixture::new().await;
     let mut prepared = f.prepared("run", &f.empty);
+    prepared.root = ConversationId::new("root");
     prepared.kind = RunKind::Subagent {
-        kind: "explore".into(),
+        kind: SubagentKind::new("explore"),
         parent: Some(ParentCall {
             run: RunId::new("parent"),
             call: CallId::new("call"),
@@ -24,6 +25,7 @@ async fn a_record_tells_how_a_run_began_and_ended() {
     let begun = RunRecord {
         id: prepared.id.clone(),
         conversation: f.conversation.clone(),
+        root: prepared.root.clone(),
         kind: prepared.kind.clone(),
         base: f.empty.clone(),
         model_id: "fast".into(),

@@ -85,6 +85,7 @@ pub fn prepared(conversation: &ConversationId, run: &str, base: &RevisionId) -> 
     PreparedRun {
         id: RunId::new(run),
         conversation: conversation.clone(),
+        root: conversation.clone(),
         kind: RunKind::Main,
         model: Arc::new(ModelSpec {
             model_id: "fast".into(),
@@ -95,6 +96,7 @@ pub fn prepared(conversation: &ConversationId, run: &str, base: &RevisionId) -> 
             context_window: None,
             vision: false,
         }),
+        subagents: Arc::default(),
         prompt: Arc::new(PromptSpec {
             instructions: "Help.".into(),
             tools: Vec::new(),

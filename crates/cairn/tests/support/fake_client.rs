@@ -68,6 +68,7 @@ pub fn prepared(run: &str, base: RevisionId, action: RunAction) -> PreparedRun {
     PreparedRun {
         id: RunId::new(run),
         conversation: ConversationId::new("conversation"),
+        root: ConversationId::new("conversation"),
         kind: RunKind::Main,
         model: Arc::new(ModelSpec {
             model_id: "fake".into(),
@@ -78,6 +79,7 @@ pub fn prepared(run: &str, base: RevisionId, action: RunAction) -> PreparedRun {
             context_window: None,
             vision: false,
         }),
+        subagents: Arc::default(),
         prompt: Arc::new(PromptSpec {
             instructions: "be exact".into(),
             tools: ["alpha", "beta", "gamma"]

@@ -10,12 +10,14 @@ use prost::Message as _;
 use prost::encoding::{WireType, encode_key, encode_varint};
 use sha2::{Digest, Sha256};
 
-use super::state::ClientState;
+use super::state::{ClientState, ProgressRecord};
 use crate::cursor::blob::{Blob, BlobId};
+use crate::cursor::presentation::ProgressNote;
 use crate::cursor::projection::{encode_history, encode_system};
 use crate::cursor::proto::agent::{
-    AgentConversationTurnStructure, ConversationStateStructure, ConversationStep, ConversationTokenDetails,
-    ConversationTurnStructure, TodoItem, conversation_turn_structure,
+    AgentConversationTurnStructure, CommunicateUpdateHistoryEntry, ConversationStateStructure,
+    ConversationStep, ConversationTokenDetails, ConversationTurnStructure, TodoItem,
+    conversation_turn_structure,
 };
 use crate::model::{HistoryItem, StateDigest};
 
@@ -59,6 +61,7 @@ pub struct Frontier {
     turn_id: BlobId,
     todos: Vec<Bytes>,
     read_paths: Vec<String>,
+    progress: ProgressRecord,
     token_details: Option<ConversationTokenDetails>,
     mode: i32,
     /// Blobs that the next checkpoint names and the client may not hold yet.
@@ -125,6 +128,7 @@ impl Frontier {
             turn_id,
             todos: state.todos.iter().map(|id| id.to_wire()).collect(),
             read_paths: state.read_paths.clone(),
+            progress: state.progress.clone(),
             token_details: state.token_details,
             mode,
             unsent,
@@ -195,6 +199,20 @@ impl Frontier {
         }
     }
 
+    /// Notes what a subagent told of its progress.
+    pub fn note_progress(&mut self, note: ProgressNote) {
+        let update = note.update;
+        self.progress.history.push(CommunicateUpdateHistoryEntry {
+            step: update.current_step,
+            message_index: note.message_index,
+        });
+        // What an update leaves out stands as the last one that said it.
+        self.progress.final_summary = update.final_summary.or(self.progress.final_summary.take());
+        self.progress.completed_subtitle = update
+            .completed_subtitle
+            .or(self.progress.completed_subtitle.take());
+    }
+
     /// Sets how full the context is.
     pub fn set_token_details(&mut self, details: ConversationTokenDetails) {
         self.token_details = Some(details);
@@ -218,6 +236,9 @@ impl Frontier {
             token_details: self.token_details,
             mode: Some(self.mode),
             read_paths: self.read_paths.clone(),
+            communicate_update_history: self.progress.history.clone(),
+            communicate_update_final_summary: self.progress.final_summary.clone(),
+            communicate_update_completed_subtitle: self.progress.completed_subtitle.clone(),
         }
         .encode_to_vec();
         [
@@ -302,6 +323,7 @@ mod tests {
                 token_details: None,
                 mode: Some(1),
                 read_paths: vec!["a".to_owned()],
+                ..Default::default()
             }
         );
         assert!(bytes.ends_with(&state.opaque));

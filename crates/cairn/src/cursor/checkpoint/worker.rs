@@ -12,6 +12,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::frontier::Frontier;
 use crate::client::Barrier;
 use crate::cursor::blob_sync::BlobSync;
+use crate::cursor::presentation::ProgressNote;
 use crate::cursor::projection::{PendingContext, encode_pending};
 use crate::cursor::proto::agent::{
     AgentServerMessage, ConversationStep, ConversationTokenDetails, TodoItem, agent_server_message,
@@ -66,6 +67,8 @@ pub enum CheckpointJob {
         todos: Option<Vec<TodoItem>>,
         /// Files that were read.
         read_paths: Vec<String>,
+        /// Where a subagent said it stands.
+        progress: Vec<ProgressNote>,
         /// Released once the checkpoint is out.
         barrier: Barrier,
     },
@@ -155,6 +158,7 @@ impl CheckpointWorker {
                     steps,
                     todos,
                     read_paths,
+                    progress,
                     barrier,
                 } => {
                     let done = async {
@@ -164,6 +168,9 @@ impl CheckpointWorker {
                         }
                         for path in read_paths {
                             self.frontier.note_read(path);
+                        }
+                        for note in progress {
+                            self.frontier.note_progress(note);
                         }
                         self.frontier.append_history(&appended).map_err(defect)?;
                         self.settle(&revision).await

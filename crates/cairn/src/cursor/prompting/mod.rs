@@ -10,8 +10,8 @@ mod mcp;
 mod schema;
 mod template;
 
-pub use assets::{AssetError, ModeAssets, PromptAssets};
-pub use catalog::Catalog;
+pub use assets::{AssetError, ModeAssets, Profile, PromptAssets};
+pub use catalog::{Catalog, CatalogEntry};
 pub use compiler::{CompiledPrompt, compile_prompt};
 pub use mcp::{McpDirectory, McpTool};
 pub use schema::{SchemaFault, canonical_schema};

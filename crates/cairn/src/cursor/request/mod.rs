@@ -4,6 +4,7 @@
 //! history as parameters. Must never know: sockets, or how a run goes on.
 
 mod attachments;
+mod background;
 mod context;
 mod context_link;
 mod edit;
@@ -15,8 +16,10 @@ mod mode;
 mod model;
 mod prepare;
 mod runtime;
+mod subagent;
 mod text;
 
+pub use background::{completion_messages, new_completions, simulated_message};
 pub use context::compile_request_context;
 pub use context_link::ContextLink;
 pub use error::RequestError;
@@ -29,3 +32,4 @@ pub use mode::Mode;
 pub use model::model_spec;
 pub use prepare::{Prepared, prepare, run_id};
 pub use runtime::{RuntimeInput, compile_runtime_message, needed_blobs};
+pub use subagent::{defined_subagents, identity_message, run_model, subagent_kind, subagent_models};

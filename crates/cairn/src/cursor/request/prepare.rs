@@ -14,7 +14,8 @@ use super::context_link::ContextLink;
 use super::edit::{content_of, cut_back_to, message_of};
 use super::{
     Mode, RuntimeInput, TurnEvent, collect_mcp_tools, compile_request_context, compile_runtime_message,
-    event_id, initial_messages, model_spec, needed_blobs,
+    defined_subagents, event_id, identity_message, initial_messages, needed_blobs, new_completions,
+    run_model, simulated_message, subagent_kind, subagent_models,
 };
 use crate::clock;
 use crate::cursor::actor::CursorContext;
@@ -23,15 +24,16 @@ use crate::cursor::blob_sync::BlobSync;
 use crate::cursor::checkpoint::{ClientState, Frontier, TurnStart};
 use crate::cursor::inbox::ParentReference;
 use crate::cursor::projection::{DecodedRoot, ProjectionError, decode_pending, decode_root, import_history};
-use crate::cursor::prompting::{McpDirectory, compile_prompt};
+use crate::cursor::prompting::{McpDirectory, Profile, compile_prompt};
 use crate::cursor::proto::agent::{
-    AgentConversationTurnStructure, AgentRunRequest, ConversationTurnStructure, RequestContext, TodoItem,
-    UserMessage, conversation_action, conversation_turn_structure,
+    AgentConversationTurnStructure, AgentRunRequest, BackgroundTaskCompletionAction,
+    ConversationTurnStructure, RequestContext, TodoItem, UserMessage, conversation_action,
+    conversation_turn_structure,
 };
-use crate::cursor::tools::{McpTool, ToolRuntimeConfig};
+use crate::cursor::tools::{McpTool, PROGRESS_TOOL, SubagentScope, ToolRuntimeConfig};
 use crate::model::{
     CallId, ConversationId, Message, ParentCall, PreparedRun, RevisionId, RunAction, RunFailure, RunId,
-    RunKind,
+    RunKind, SubagentKind,
 };
 
 /// What a request became.
@@ -67,11 +69,14 @@ pub async fn prepare(
         Some(id) if !id.is_empty() => ConversationId::new(id),
         _ => return Err(protocol("the run_request names no conversation_id")),
     };
-    let model = model_spec(
-        request.requested_model.as_ref(),
-        request.model_details.as_ref(),
-        &context.models,
-    )?;
+    let kind = run_kind(subagent_kind(&request), parent)?;
+    let own_kind = kind_of(&kind);
+    let subagents = Arc::new(subagent_models(&request, &context.models)?);
+    let model = Arc::new(run_model(&request, own_kind, &subagents, &context.models)?);
+    let root = match request.conversation_group_id.as_deref() {
+        Some(group) if !group.is_empty() => ConversationId::new(group),
+        _ => conversation.clone(),
+    };
     let mut state =
         ClientState::decode(&request.conversation_state.clone().unwrap_or_default()).map_err(protocol)?;
     let prefetched = request
@@ -100,6 +105,9 @@ pub async fn prepare(
         }
         Some(conversation_action::Action::ResumeAction(action)) => {
             (ActionKind::Resume, None, action.request_context)
+        }
+        Some(conversation_action::Action::BackgroundTaskCompletionAction(action)) => {
+            (ActionKind::Wake(action), None, None)
         }
         Some(conversation_action::Action::CancelAction(_)) => {
             return Err(protocol("a cancel_action cannot start a run"));
@@ -133,26 +141,51 @@ pub async fn prepare(
         None => link.request().await?,
     };
     let offered = collect_mcp_tools(request.mcp_tools.as_ref(), Some(&request_context))?;
-    let compiled = compile_prompt(&context.prompts, mode, &offered)?;
+    let profile = match own_kind {
+        None => Profile::Main(mode),
+        Some(_) => Profile::Subagent(mode),
+    };
+    let mut compiled = compile_prompt(&context.prompts, profile, &offered)?;
+    if request.suppress_subagent_progress_update_tool == Some(true) {
+        compiled = compiled.without(PROGRESS_TOOL);
+    }
     let prompt = Arc::new(compiled.spec);
-    let turn = match &user_message {
-        Some((raw, _)) => TurnStart::New {
+    let messages = match (&action, &user_message) {
+        (ActionKind::Start, Some((_, message))) => {
+            let turn = NewTurn {
+                request_id,
+                mode,
+                message,
+                kind: own_kind,
+                request_context: &request_context,
+            };
+            let messages = new_messages(turn, &base, context, blobs).await?;
+            note_input(message, &conversation, &messages, context).await?;
+            messages
+        }
+        (ActionKind::Wake(woken), _) => {
+            let history = context.services.store.history(&base).await?;
+            new_completions(history.iter().map(AsRef::as_ref), woken)?
+        }
+        (ActionKind::Start | ActionKind::Resume, _) => Vec::new(),
+    };
+    let turn = match (&action, &user_message) {
+        (_, Some((raw, _))) => TurnStart::New {
             user_message: raw.clone(),
             request_id: request_id.to_owned(),
         },
-        None => TurnStart::Continued(last_turn(&state, blobs).await?),
-    };
-    let action = match (&action, &user_message) {
-        (ActionKind::Start, Some((_, message))) => RunAction::Start {
-            interrupted: pending,
-            messages: {
-                let messages =
-                    new_messages(request_id, mode, message, &request_context, &base, context, blobs).await?;
-                note_input(message, &conversation, &messages, context).await?;
-                messages
-            },
+        (ActionKind::Wake(_), None) if !messages.is_empty() => TurnStart::New {
+            user_message: simulated_message(&messages, mode),
+            request_id: request_id.to_owned(),
         },
-        _ => RunAction::Resume { pending },
+        _ => TurnStart::Continued(last_turn(&state, blobs).await?),
+    };
+    let action = match action {
+        ActionKind::Start | ActionKind::Wake(_) => RunAction::Start {
+            interrupted: pending,
+            messages,
+        },
+        ActionKind::Resume => RunAction::Resume { pending },
     };
     let mode = mode.to_wire().into();
     let frontier = Frontier::new(&state, &prompt.instructions, mode, turn).map_err(defect)?;
@@ -166,13 +199,22 @@ pub async fn prepare(
         terminals_folder: environment
             .map(|env| env.terminals_folder.clone())
             .filter(|path| !path.is_empty()),
+        subagents: SubagentScope {
+            root: root.to_string(),
+            parent_model: model.clone(),
+            models: subagents.clone(),
+            defined: defined_subagents(&request_context),
+            cloud: request.can_create_cloud_subagents == Some(true),
+        },
     };
     Ok(Prepared {
         run: PreparedRun {
             id: run_id(request_id),
             conversation,
-            kind: run_kind(request.subagent_type_name, parent),
-            model: Arc::new(model),
+            root,
+            kind,
+            model,
+            subagents,
             prompt,
             base,
             action,
@@ -185,6 +227,19 @@ pub async fn prepare(
 enum ActionKind {
     Start,
     Resume,
+    /// Work in the background has ended.
+    Wake(BackgroundTaskCompletionAction),
+}
+
+/// A turn that a person, or the run above a subagent, begins.
+#[derive(Clone, Copy)]
+struct NewTurn<'a> {
+    request_id: &'a str,
+    mode: Mode,
+    message: &'a UserMessage,
+    /// The kind of subagent whose turn it is, if it is one's.
+    kind: Option<&'a SubagentKind>,
+    request_context: &'a RequestContext,
 }
 
 /// The revision that the client's roots stand for: known from their digest, or imported from the blobs themselves.
@@ -228,16 +283,19 @@ async fn base_revision(
     Ok(revision)
 }
 
-/// The messages that this turn adds: the request context if it changed, then what the person said.
+/// The messages that this turn adds: what a subagent is told of itself, once; the request context if it changed; then
+/// what was said.
 async fn new_messages(
-    request_id: &str,
-    mode: Mode,
-    message: &UserMessage,
-    request_context: &RequestContext,
+    turn: NewTurn<'_>,
     base: &RevisionId,
     context: &CursorContext,
     blobs: &BlobSync,
 ) -> Result<Vec<Message>, RunFailure> {
+    let NewTurn {
+        message,
+        request_context,
+        ..
+    } = turn;
     let mut fetched = HashMap::new();
     for need in needed_blobs(message) {
         let id = BlobId::from_wire(&need.id).map_err(protocol)?;
@@ -249,7 +307,7 @@ async fn new_messages(
     let runtime = compile_runtime_message(
         &context.prompts,
         &RuntimeInput {
-            mode,
+            mode: turn.mode,
             user_message: message,
             now: now.ok_or_else(|| defect("the system clock is out of range"))?,
             time_zone: request_context.env.as_ref().map(|env| env.time_zone.as_str()),
@@ -260,11 +318,20 @@ async fn new_messages(
     let history = context.services.store.history(base).await?;
     let compiled = compile_request_context(request_context);
     let event = TurnEvent {
-        id: event_id(message, request_id),
+        id: event_id(message, turn.request_id),
         context: compiled.as_deref(),
         runtime,
     };
-    Ok(initial_messages(history.iter().map(AsRef::as_ref), event))
+    let history = || history.iter().map(AsRef::as_ref);
+    let mut messages = match turn.kind {
+        Some(kind) => {
+            let identity = context.prompts.subagent_identity();
+            identity_message(history(), kind, identity, request_context)
+        }
+        None => Vec::new(),
+    };
+    messages.extend(initial_messages(history(), event));
+    Ok(messages)
 }
 
 /// Whether the base history holds this message with other content: then the person edited it. [capture] A message
@@ -360,16 +427,28 @@ async fn fetch_one(blobs: &BlobSync, id: BlobId, what: &'static str) -> Result<B
         .unwrap_or_default())
 }
 
-fn run_kind(subagent_type: Option<String>, parent: Option<ParentReference>) -> RunKind {
-    match subagent_type.filter(|kind| !kind.is_empty()) {
-        None => RunKind::Main,
-        Some(kind) => RunKind::Subagent {
-            kind: kind.into(),
+/// A run is a subagent's if its request names a kind; only then can a run stand above it.
+fn run_kind(kind: Option<SubagentKind>, parent: Option<ParentReference>) -> Result<RunKind, RunFailure> {
+    match (kind, parent) {
+        (None, None) => Ok(RunKind::Main),
+        (None, Some(parent)) => Err(protocol(format!(
+            "the request names call {} of request {} as its parent, but no subagent_type_name",
+            parent.tool_call_id, parent.request_id
+        ))),
+        (Some(kind), parent) => Ok(RunKind::Subagent {
+            kind,
             parent: parent.map(|parent| ParentCall {
                 run: run_id(&parent.request_id),
                 call: CallId::new(parent.tool_call_id),
             }),
-        },
+        }),
+    }
+}
+
+fn kind_of(kind: &RunKind) -> Option<&SubagentKind> {
+    match kind {
+        RunKind::Main => None,
+        RunKind::Subagent { kind, .. } => Some(kind),
     }
 }
 

@@ -7,6 +7,9 @@ use super::arguments::{
     Arguments, Change, DeleteArguments, EditArguments, GlobArguments, GrepArguments, ReadArguments, Reader,
     ShellArguments,
 };
+use super::mcp::{CALL_MCP_TOOL, FETCH_MCP_RESOURCE, GET_MCP_TOOLS};
+use super::progress::UPDATE_CURRENT_STEP;
+use super::task::TASK;
 use super::todos;
 use crate::cursor::proto::agent::{
     DeleteArgs, DeleteToolCall, EditArgs, EditToolCall, GlobToolArgs, GlobToolCall, GrepArgs, GrepToolCall,
@@ -40,14 +43,14 @@ pub(super) struct Known<'a>(pub &'a [(&'static str, String)]);
 
 impl Known<'_> {
     /// The argument's text, if it is complete.
-    fn get(&self, name: &str) -> Option<String> {
+    pub(super) fn get(&self, name: &str) -> Option<String> {
         self.0
             .iter()
             .find(|(known, _)| *known == name)
             .map(|(_, text)| text.clone())
     }
 
-    fn text(&self, name: &str) -> String {
+    pub(super) fn text(&self, name: &str) -> String {
         self.get(name).unwrap_or_default()
     }
 }
@@ -251,6 +254,11 @@ static TOOLS: &[ToolEntry] = &[
         placeholder: |_| Tool::UpdateTodosToolCall(UpdateTodosToolCall::default()),
         read: |reader| Arguments::TodoWrite(todos::read(reader)),
     },
+    TASK,
+    GET_MCP_TOOLS,
+    FETCH_MCP_RESOURCE,
+    UPDATE_CURRENT_STEP,
+    CALL_MCP_TOOL,
 ];
 
 fn edit_placeholder(known: &Known<'_>) -> Tool {

@@ -11,9 +11,12 @@ use super::codec::{card, request, response, update};
 use super::dispatch::{self, Awaiting, Progress, Scope, Step};
 use super::error::ToolProtocolError;
 use super::execs::{Exec, Execs, adds_nothing, background_output};
+use super::mcp::McpTable;
 use super::offer::{McpTool, Offer, Refusal};
+use super::progress;
 use super::result::{DerivedFact, Outcome, local};
 use super::stream::ArgumentStream;
+use super::task::SubagentScope;
 use crate::cursor::proto::agent::{
     ExecClientControlMessage, ExecClientMessage, TodoItem, ToolCall as ProtoToolCall,
     agent_server_message::Message, exec_client_control_message, exec_client_message, tool_call::Tool,
@@ -35,6 +38,8 @@ pub struct ToolRuntimeConfig {
     pub working_directory: Option<String>,
     /// Where the client writes the output of background commands, if it said so.
     pub terminals_folder: Option<String>,
+    /// What subagents may be started.
+    pub subagents: SubagentScope,
 }
 
 /// What the session has to do, in order.
@@ -103,6 +108,7 @@ struct Running {
 impl ToolRuntime {
     /// A runtime without any call.
     pub fn new(config: ToolRuntimeConfig) -> Self {
+        let mcp = McpTable::new(config.mcp.values().cloned());
         Self {
             offer: Offer {
                 names: config.offered,
@@ -113,6 +119,8 @@ impl ToolRuntime {
                 directory: config.working_directory.unwrap_or_else(|| ".".to_owned()),
                 terminals_folder: config.terminals_folder,
                 todos: config.todos,
+                mcp,
+                subagents: config.subagents,
             },
             execs: Execs::default(),
             calls: BTreeMap::new(),
@@ -321,6 +329,16 @@ impl ToolRuntime {
         Ok(effects)
     }
 
+    /// Tells a finished call which step of its turn it becomes, counted from one.
+    pub fn place(&mut self, call: &CallId, position: u32) {
+        if let Some(CallState::Finished { shown, fact }) = self.calls.get_mut(call) {
+            if let Some((card, _)) = shown {
+                progress::place(&mut card.tool, position);
+            }
+            progress::place_fact(fact, position);
+        }
+    }
+
     /// The run stored the call's result. None if the call was not finished here.
     pub fn committed(&mut self, call: &CallId) -> Option<CommittedTool> {
         let state = self.calls.get_mut(call)?;
@@ -464,6 +482,9 @@ impl ToolRuntime {
     ) {
         if let Some(DerivedFact::Todos(todos)) = &outcome.fact {
             self.scope.todos.clone_from(todos);
+        }
+        if let Some(learned) = outcome.learned {
+            self.scope.mcp = learned;
         }
         let mut tool_call = update::tool_call(call, outcome.tool);
         tool_call.started_at_ms = Some(running.started_at_ms);

@@ -1,7 +1,8 @@
 //! What the client answered, as typed results. Must never know: which call it belongs to.
 
 use crate::cursor::proto::agent::{
-    delete_result, exec_client_message::Message, grep_result, mcp_result, read_result, shell_stream,
+    ListMcpResourcesExecResult, delete_result, exec_client_message::Message, grep_result, mcp_result,
+    mcp_state_exec_result, read_mcp_resource_exec_result, read_result, shell_stream, subagent_result,
     write_result,
 };
 
@@ -13,6 +14,10 @@ pub(in super::super) enum ExecAnswer {
     Delete(delete_result::Result),
     Grep(grep_result::Result),
     Mcp(mcp_result::Result),
+    McpState(mcp_state_exec_result::Result),
+    ListMcpResources(ListMcpResourcesExecResult),
+    ReadMcpResource(read_mcp_resource_exec_result::Result),
+    Subagent(subagent_result::Result),
     /// One event of a command; None for a kind that has nothing to say here.
     Shell(Option<shell_stream::Event>),
     /// A kind that no tool here asks for.
@@ -27,6 +32,10 @@ pub(in super::super) fn answer(message: Message) -> Option<ExecAnswer> {
         Message::DeleteResult(result) => result.result.map(ExecAnswer::Delete),
         Message::GrepResult(result) => result.result.map(ExecAnswer::Grep),
         Message::McpResult(result) => result.result.map(ExecAnswer::Mcp),
+        Message::McpStateExecResult(result) => result.result.map(ExecAnswer::McpState),
+        Message::ListMcpResourcesExecResult(result) => Some(ExecAnswer::ListMcpResources(result)),
+        Message::ReadMcpResourceExecResult(result) => result.result.map(ExecAnswer::ReadMcpResource),
+        Message::SubagentResult(result) => result.result.map(ExecAnswer::Subagent),
         Message::ShellStream(stream) => Some(ExecAnswer::Shell(stream.event)),
         Message::ShellResult(_)
         | Message::RedactedReadResult(_)
@@ -46,6 +55,10 @@ pub(in super::super) fn kind(message: &Message) -> &'static str {
         Message::RedactedReadResult(_) => "redacted_read_result",
         Message::RequestContextResult(_) => "request_context_result",
         Message::McpResult(_) => "mcp_result",
+        Message::McpStateExecResult(_) => "mcp_state_exec_result",
+        Message::ListMcpResourcesExecResult(_) => "list_mcp_resources_exec_result",
+        Message::ReadMcpResourceExecResult(_) => "read_mcp_resource_exec_result",
+        Message::SubagentResult(_) => "subagent_result",
         Message::ShellStream(_) => "shell_stream",
         Message::MiniSweAgentBashResult(_) => "mini_swe_agent_bash_result",
     }

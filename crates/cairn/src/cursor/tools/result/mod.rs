@@ -5,6 +5,8 @@
 pub(super) mod exec;
 pub(super) mod local;
 
+use super::mcp::McpTable;
+use super::progress::ProgressUpdate;
 use crate::cursor::proto::agent::{TodoItem, tool_call::Tool};
 
 /// How a call ended.
@@ -18,6 +20,8 @@ pub(super) struct Outcome {
     pub is_error: bool,
     /// What state beside the history follows from it.
     pub fact: Option<DerivedFact>,
+    /// The MCP tools as they are now, where the call has asked for them.
+    pub learned: Option<McpTable>,
 }
 
 impl Outcome {
@@ -28,6 +32,7 @@ impl Outcome {
             text,
             is_error: false,
             fact: None,
+            learned: None,
         }
     }
 
@@ -38,6 +43,7 @@ impl Outcome {
             text: ModelText::new(text.as_ref()),
             is_error: true,
             fact: None,
+            learned: None,
         }
     }
 }
@@ -49,6 +55,13 @@ pub enum DerivedFact {
     ReadPath(String),
     /// The whole to-do list as it is now.
     Todos(Vec<TodoItem>),
+    /// A subagent said where it stands.
+    Progress {
+        /// What it said.
+        update: ProgressUpdate,
+        /// One-based place of the call's step in its turn.
+        message_index: u32,
+    },
 }
 
 /// The most characters of a result that enter the history.
@@ -74,6 +87,11 @@ impl ModelText {
     /// A bounded body between two short texts of our own.
     pub(super) fn framed(before: &str, body: &BoundedText, after: &str) -> Self {
         Self(format!("{before}{}{after}", body.finish()))
+    }
+
+    /// The text.
+    pub(super) fn as_str(&self) -> &str {
+        &self.0
     }
 
     /// The text.

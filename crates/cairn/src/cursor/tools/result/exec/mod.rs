@@ -3,9 +3,12 @@
 pub(in super::super) mod delete;
 pub(in super::super) mod edit;
 pub(in super::super) mod mcp;
+pub(in super::super) mod mcp_resource;
+pub(in super::super) mod mcp_state;
 pub(in super::super) mod read;
 pub(in super::super) mod search;
 pub(in super::super) mod shell;
+pub(in super::super) mod task;
 
 /// "1 line", "2 lines".
 fn counted(count: impl Into<i64>, noun: &str) -> String {
