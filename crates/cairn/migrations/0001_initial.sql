@@ -134,6 +134,18 @@ CREATE TABLE tool_completions (
     FOREIGN KEY (round_key, position) REFERENCES tool_calls (round_key, position)
 ) STRICT, WITHOUT ROWID;
 
+-- A call has started work in another conversation that goes on after the call has its result.
+CREATE TABLE delegations (
+    key                   INTEGER PRIMARY KEY,
+    conversation_key      INTEGER NOT NULL REFERENCES conversations (key),
+    call_id               TEXT NOT NULL,
+    -- No foreign key: the work may not have begun yet.
+    child_conversation_id TEXT NOT NULL,
+    -- When the call began: the work is the child's first run from then on.
+    since_ms              INTEGER NOT NULL,
+    UNIQUE (conversation_key, call_id, child_conversation_id)
+) STRICT;
+
 -- Which content of a client's logical input became which message. The same input with other content is an edit.
 CREATE TABLE inputs (
     conversation_key INTEGER NOT NULL REFERENCES conversations (key),

@@ -13,6 +13,7 @@ use tracing::Instrument;
 use super::blob_sync::BlobSync;
 use super::checkpoint::CheckpointWorker;
 use super::connect::{ConnectCode, ConnectError};
+use super::delegations::Delegations;
 use super::inbox::{Inbound, InboxError, InboxReceiver, ParentReference};
 use super::lifecycle::{canceled, failed};
 use super::presentation::Presentation;
@@ -86,7 +87,19 @@ async fn conduct(
             }
         }
     };
-    let Prepared { run, frontier, tools } = prepared;
+    let Prepared {
+        run,
+        frontier,
+        tools,
+        delegations,
+    } = prepared;
+    // From here on no end is missed: what has ended already is looked for when the session begins.
+    let delegations = Delegations::new(
+        context.services.store.clone(),
+        &context.services.registry,
+        run.conversation.clone(),
+        delegations,
+    );
     let dynamic_tools = tools.mcp.keys().cloned().collect();
     let tool_names = run.prompt.tools.iter().map(|tool| tool.name.clone()).collect();
     #[allow(
@@ -122,6 +135,7 @@ async fn conduct(
         jobs,
         context_window,
         presentation,
+        delegations,
         usage: Vec::new(),
         call_started_at_ms: 0,
         final_checkpoints: None,

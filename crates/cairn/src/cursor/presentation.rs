@@ -105,6 +105,8 @@ impl Presentation {
         match fact {
             DerivedFact::ReadPath(path) => self.read_paths.push(path),
             DerivedFact::Todos(todos) => self.todos = Some(todos),
+            // The session has it noted; the turn shows the call alone.
+            DerivedFact::Delegated { .. } => {}
             DerivedFact::Progress {
                 update,
                 message_index,

@@ -12,6 +12,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::blob_sync::BlobSync;
 use super::checkpoint::{CheckpointJob, FinalCheckpoints, StagedAssistant, checkpoint_message};
 use super::connect::ConnectError;
+use super::delegations::Delegations;
 use super::inbox::{Inbound, InboxError, InboxReceiver};
 use super::interaction;
 use super::lifecycle::{end_of, failed};
@@ -21,10 +22,13 @@ use super::proto::agent::{
 };
 use super::request::{ContextLink, completion_messages};
 use super::run_sse::RunWriter;
-use super::tools::{Effect, ToolProtocolError, ToolRuntime};
+use super::tools::{DerivedFact, Effect, ToolProtocolError, ToolRuntime};
 use crate::client::{Barrier, ClientCommand, ClientEvent, ClientHandle, StateCause};
 use crate::clock;
-use crate::model::{Assistant, HistoryItem, RevisionId, RunFailure, RunOutcome, ToolRound, Usage};
+use crate::model::{
+    Assistant, ConversationId, Delegation, HistoryItem, Message, RevisionId, RunFailure, RunOutcome,
+    ToolRound, Usage,
+};
 
 /// One run as the client sees it.
 pub(super) struct Session {
@@ -38,6 +42,8 @@ pub(super) struct Session {
     /// Size of the model's context in tokens, if known.
     pub context_window: Option<u32>,
     pub presentation: Presentation,
+    /// Subagents whose end the run is still to be told of.
+    pub delegations: Delegations,
     /// What each model call of the run reported.
     pub usage: Vec<Option<Usage>>,
     /// When the current model call began; freezes the time of a staged answer.
@@ -58,6 +64,7 @@ impl Session {
         let mut client_there = true;
         let stop = self.run.cancel.clone();
         let closed = self.writer.clone();
+        self.tell_ended().await;
         let outcome = loop {
             tokio::select! {
                 () = shutdown.cancelled(), if !stop.is_cancelled() => stop.cancel(),
@@ -74,6 +81,7 @@ impl Session {
                     worker_runs = false;
                     self.worker_ended(ended);
                 }
+                () = self.delegations.may_have_ended() => self.tell_ended().await,
                 event = self.run.events.recv() => match event {
                     Some(ClientEvent::Ended(outcome)) => break outcome,
                     Some(event) => self.present(event).await,
@@ -151,10 +159,7 @@ impl Session {
                 }
                 Some(conversation_action::Action::BackgroundTaskCompletionAction(action)) => {
                     match completion_messages(&action) {
-                        // A run that has ended meanwhile is told of it by the next request's state.
-                        Ok(messages) => messages.into_iter().for_each(|message| {
-                            let _ = self.run.commands.send(ClientCommand::RuntimeEvent(message));
-                        }),
+                        Ok(messages) => self.tell(messages),
                         Err(error) => self.refuse(error.into()),
                     }
                 }
@@ -260,15 +265,26 @@ impl Session {
                 let Some(committed) = self.tools.committed(&result.call) else {
                     return;
                 };
+                let mut started_at_ms = 0;
                 if let Some((completed, card)) = committed.shown {
+                    started_at_ms = card.started_at_ms.unwrap_or_default();
                     self.send(&AgentServerMessage {
                         message: Some(completed),
                     })
                     .await;
                     self.presentation.tool_completed(card);
                 }
-                if let Some(fact) = committed.fact {
-                    self.presentation.note(fact);
+                match committed.fact {
+                    Some(DerivedFact::Delegated { child }) => {
+                        let delegation = Delegation {
+                            call: result.call,
+                            child: ConversationId::new(child),
+                            since_ms: started_at_ms,
+                        };
+                        self.delegated(delegation).await;
+                    }
+                    Some(fact) => self.presentation.note(fact),
+                    None => {}
                 }
             }
             (StateCause::ToolRoundSettled(_) | StateCause::RuntimeEvents, Some(barrier)) => {
@@ -311,6 +327,30 @@ impl Session {
                 | StateCause::Final,
                 None,
             ) => tracing::error!("a state that needs a barrier came without one"),
+        }
+    }
+
+    /// A subagent goes on in the background.
+    async fn delegated(&mut self, delegation: Delegation) {
+        match self.delegations.begun(delegation).await {
+            // It may have ended before it was noted.
+            Ok(()) => self.tell_ended().await,
+            Err(failure) => self.refuse(failure),
+        }
+    }
+
+    /// Tells the run of the subagents that have ended in the background.
+    async fn tell_ended(&mut self) {
+        match self.delegations.take_ended().await {
+            Ok(messages) => self.tell(messages),
+            Err(failure) => self.refuse(failure),
+        }
+    }
+
+    /// Tells the run what happened meanwhile. One that has ended is told of it when the conversation goes on.
+    fn tell(&self, messages: Vec<Message>) {
+        for message in messages {
+            let _ = self.run.commands.send(ClientCommand::RuntimeEvent(message));
         }
     }
 

@@ -21,6 +21,6 @@ pub use inference::{ModelRequest, PromptSpec, ToolDefinition};
 pub use message::{Assistant, Image, Message, MessageBody, Part, Reasoning, ReplayState, UserOrigin};
 pub use run::{PendingAssistant, PreparedRun, RunAction, RunKind, RunOutcome};
 pub use spec::{Latency, ModelSpec, ReasoningEffort, ReasoningSpec};
-pub use subagent::{NoSubagentModel, SubagentKind, SubagentModel, SubagentModels};
+pub use subagent::{Delegation, NoSubagentModel, SubagentKind, SubagentModel, SubagentModels};
 pub use tool::{ToolCall, ToolResult, ToolRound};
 pub use usage::Usage;

@@ -6,7 +6,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::ModelSpec;
+use super::{CallId, ConversationId, ModelSpec};
 
 /// The kind of a subagent, exactly as whoever defined it spells it.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -56,6 +56,17 @@ pub struct SubagentModels {
     pub candidates: Vec<Arc<ModelSpec>>,
     /// What the person decided for single kinds; for each kind the first one counts.
     pub overrides: Vec<(SubagentKind, SubagentModel)>,
+}
+
+/// A call has started work in another conversation that goes on after the call has its result.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Delegation {
+    /// The call.
+    pub call: CallId,
+    /// The conversation in which the work goes on.
+    pub child: ConversationId,
+    /// When the call began, in milliseconds since the Unix epoch: the work is the child's first run from then on.
+    pub since_ms: u64,
 }
 
 /// Why a subagent gets no model.

@@ -6,14 +6,28 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 
 use crate::model::{ConversationId, PreparedRun, RunId, RunKind};
 
+/// Ends that wait for a listener before it has to look for itself.
+const ENDS: usize = 64;
+
 /// The active run of each conversation.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct RunRegistry {
     active: Arc<Mutex<BTreeMap<ConversationId, ActiveRun>>>,
+    ends: broadcast::Sender<ConversationId>,
+}
+
+impl Default for RunRegistry {
+    fn default() -> Self {
+        Self {
+            active: Arc::default(),
+            ends: broadcast::Sender::new(ENDS),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -62,12 +76,20 @@ impl RunRegistry {
         }
     }
 
-    /// Forgets a run that has ended. A run that was replaced meanwhile changes nothing.
+    /// The conversations in which a run ends from now on. Its end is recorded before it is told here.
+    pub fn ends(&self) -> broadcast::Receiver<ConversationId> {
+        self.ends.subscribe()
+    }
+
+    /// Forgets a run that has ended, and tells of its end. A run that was replaced meanwhile stays replaced.
     pub fn release(&self, conversation: &ConversationId, run: &RunId) {
         let mut active = self.lock();
         if active.get(conversation).is_some_and(|entry| entry.run == *run) {
             active.remove(conversation);
         }
+        drop(active);
+        // Nobody may be waiting for it.
+        let _ = self.ends.send(conversation.clone());
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<ConversationId, ActiveRun>> {

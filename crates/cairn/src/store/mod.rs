@@ -1,4 +1,4 @@
-//! The durable facts: messages, revisions, conversations, runs, tool rounds, client states, inputs and a cas.
+//! The durable facts: messages, revisions, conversations, runs, tool rounds, client states, inputs, delegations and a cas.
 //!
 //! Owns the SQLite database and every rule that must hold across a crash: messages are immutable, a revision
 //! adds to its parent and copies nothing, one run owns a conversation, and each fact is one transaction that
@@ -8,6 +8,7 @@
 
 mod cas;
 mod conversations;
+mod delegations;
 mod error;
 mod history_cache;
 mod inputs;

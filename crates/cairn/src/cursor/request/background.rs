@@ -86,7 +86,12 @@ fn event_of(completion: &BackgroundTaskCompletion) -> Result<String, RequestErro
         let digest = Sha256::digest(completion.encode_to_vec());
         return Ok(format!("task:{name}:{}", &hex::encode(digest)[..HASH_DIGITS]));
     }
-    Ok(format!("task:{name}"))
+    Ok(event_of_call(name))
+}
+
+/// What the end of work that this call started is known by.
+pub(super) fn event_of_call(call: &str) -> String {
+    format!("task:{call}")
 }
 
 fn text_of(completion: &BackgroundTaskCompletion) -> String {

@@ -15,7 +15,7 @@ use super::edit::{content_of, cut_back_to, message_of};
 use super::{
     Mode, RuntimeInput, TurnEvent, collect_mcp_tools, compile_request_context, compile_runtime_message,
     defined_subagents, event_id, identity_message, initial_messages, needed_blobs, new_completions,
-    run_model, simulated_message, subagent_kind, subagent_models,
+    open_delegations, run_model, simulated_message, subagent_kind, subagent_models, take_ended,
 };
 use crate::clock;
 use crate::cursor::actor::CursorContext;
@@ -32,8 +32,8 @@ use crate::cursor::proto::agent::{
 };
 use crate::cursor::tools::{McpTool, PROGRESS_TOOL, SubagentScope, ToolRuntimeConfig};
 use crate::model::{
-    CallId, ConversationId, Message, ParentCall, PreparedRun, RevisionId, RunAction, RunFailure, RunId,
-    RunKind, SubagentKind,
+    CallId, ConversationId, Delegation, Message, ParentCall, PreparedRun, RevisionId, RunAction, RunFailure,
+    RunId, RunKind, SubagentKind,
 };
 
 /// What a request became.
@@ -45,6 +45,8 @@ pub struct Prepared {
     pub frontier: Frontier,
     /// For the tool runtime.
     pub tools: ToolRuntimeConfig,
+    /// Subagents in the background whose end the run is still to be told of.
+    pub delegations: Vec<Delegation>,
 }
 
 /// The id of the run that serves a request.
@@ -150,6 +152,10 @@ pub async fn prepare(
         compiled = compiled.without(PROGRESS_TOOL);
     }
     let prompt = Arc::new(compiled.spec);
+    let history = context.services.store.history(&base).await?;
+    let history: Vec<&Message> = history.iter().map(AsRef::as_ref).collect();
+    let store = &context.services.store;
+    let mut delegations = open_delegations(store, &conversation, &history).await?;
     let messages = match (&action, &user_message) {
         (ActionKind::Start, Some((_, message))) => {
             let turn = NewTurn {
@@ -161,12 +167,12 @@ pub async fn prepare(
             };
             let messages = new_messages(turn, &base, context, blobs).await?;
             note_input(message, &conversation, &messages, context).await?;
-            messages
+            // What ended meanwhile stands before what the person says now.
+            let completions = take_ended(store, &mut delegations).await?;
+            let ended = new_completions(history.iter().copied(), &completions)?;
+            ended.into_iter().chain(messages).collect()
         }
-        (ActionKind::Wake(woken), _) => {
-            let history = context.services.store.history(&base).await?;
-            new_completions(history.iter().map(AsRef::as_ref), woken)?
-        }
+        (ActionKind::Wake(woken), _) => new_completions(history.iter().copied(), woken)?,
         (ActionKind::Start | ActionKind::Resume, _) => Vec::new(),
     };
     let turn = match (&action, &user_message) {
@@ -221,6 +227,7 @@ pub async fn prepare(
         },
         frontier,
         tools,
+        delegations,
     })
 }
 

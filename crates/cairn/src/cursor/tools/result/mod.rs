@@ -55,6 +55,11 @@ pub enum DerivedFact {
     ReadPath(String),
     /// The whole to-do list as it is now.
     Todos(Vec<TodoItem>),
+    /// A subagent goes on in the background, in the conversation of this id.
+    Delegated {
+        /// The client's id of the subagent and of its conversation.
+        child: String,
+    },
     /// A subagent said where it stands.
     Progress {
         /// What it said.

@@ -1,6 +1,6 @@
 //! How a subagent ended, or that it goes on. Must never know: exec ids, how the child was started.
 
-use super::super::{BoundedText, ModelText, Outcome};
+use super::super::{BoundedText, DerivedFact, ModelText, Outcome};
 use super::because;
 use crate::cursor::proto::agent::{
     SubagentBackgroundReason, SubagentSuccess, TaskArgs, TaskError, TaskResult, TaskSuccess, TaskToolCall,
@@ -21,6 +21,9 @@ pub(in super::super::super) fn outcome(
                 true => started(&success, kind),
                 false => finished(&success, kind),
             };
+            let delegated = background.then(|| DerivedFact::Delegated {
+                child: success.agent_id.clone(),
+            });
             let result = task_result::Result::Success(TaskSuccess {
                 agent_id: Some(success.agent_id),
                 is_background: background,
@@ -29,7 +32,10 @@ pub(in super::super::super) fn outcome(
                 transcript_path: success.transcript_path,
                 ..TaskSuccess::default()
             });
-            Outcome::success(card(args, result), text)
+            Outcome {
+                fact: delegated,
+                ..Outcome::success(card(args, result), text)
+            }
         }
         subagent_result::Result::Error(error) => {
             let text = match error.agent_id.as_deref().filter(|id| !id.is_empty()) {
