@@ -9,7 +9,7 @@ use cairn::cursor::proto::agent::{
 use serde_json::Value;
 
 use crate::support::fake_cursor::ExecAnswer;
-use crate::support::wire_bench::{Bench, roles};
+use crate::support::wire_bench::{Bench, Database, roles};
 
 /// Makes each request one of a subagent of this kind.
 fn as_subagent(bench: &mut Bench, kind: &'static str, change: fn(&mut AgentRunRequest)) {
@@ -151,6 +151,53 @@ async fn it_is_told_what_it_is_once_and_in_the_words_of_its_definition() {
     bench.chat.reply_text("Again.");
     bench.cursor.send("And the rest.").await.success();
     assert_eq!(roles(&bench.added()), ["assistant", "user"]);
+    bench.assert_clean();
+}
+
+#[tokio::test]
+async fn it_remembers_its_work_although_its_client_forgot_it() {
+    for database in [Database::Kept, Database::Lost] {
+        let mut bench = Bench::new().await;
+        as_subagent(&mut bench, "generalPurpose", |_| {});
+        bench.file("a.txt", "one\n");
+        bench
+            .chat
+            .reply_calls([("read_1", "Read", r#"{"path":"a.txt"}"#)]);
+        bench.chat.reply_text("One line.");
+        bench.cursor.send("Read a.txt.").await.success();
+        let roots = bench.cursor.state().root_prompt_messages_json;
+        let mut bench = bench.restart(database).await;
+        bench.cursor.set_state(&Default::default());
+        if database == Database::Lost {
+            bench.chat.allow_reset();
+        }
+        bench.chat.reply_text("It was one.");
+        bench.cursor.send("How many lines were it?").await.success();
+        if database == Database::Kept {
+            assert_eq!(roles(&bench.added()), ["assistant", "user"]);
+            // The client gets back what it forgot, and what it may still hold is the same.
+            let state = bench.cursor.state().root_prompt_messages_json;
+            assert_eq!(state[..roots.len()], roots);
+            assert_eq!(state.len(), roots.len() + 2);
+        }
+        bench.assert_clean();
+    }
+}
+
+#[tokio::test]
+async fn it_begins_anew_where_its_first_run_came_to_nothing() {
+    let mut bench = Bench::new().await;
+    as_subagent(&mut bench, "generalPurpose", |_| {});
+    bench.chat.reply_status(400, &[], r#"{"error":{"message":"no"}}"#);
+    assert_eq!(bench.cursor.send("Do it.").await.error().0, "unavailable");
+    bench.cursor.set_state(&Default::default());
+    bench.chat.allow_reset();
+    bench.chat.reply_text("Done.");
+    bench.cursor.send("Do it once more.").await.success();
+    let body = body(&bench, 1);
+    let messages = body["messages"].as_array().unwrap();
+    assert_eq!(roles(messages), ["system", "user", "user", "user"]);
+    assert!(text_of(&messages[3]).contains("Do it once more."));
     bench.assert_clean();
 }
 

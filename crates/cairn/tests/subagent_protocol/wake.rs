@@ -211,3 +211,154 @@ async fn an_end_that_names_nothing_breaks_the_protocol() {
     );
     bench.assert_clean();
 }
+
+/// The official client says nothing of the end of a subagent in the background: the parent is told all the same.
+mod unsaid {
+    use cairn::cursor::proto::agent::{
+        ExecClientMessage, ModelDetails, SubagentBackgroundReason, SubagentResult, SubagentSuccess,
+        exec_client_message, exec_server_message, subagent_result,
+    };
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::support::cairn_server::{CairnServer, KEY};
+    use crate::support::strict_chat::{Reply, StrictChat};
+
+    fn told(status: &str, words: &str) -> String {
+        format!(
+            "<background_task kind=\"subagent\" id=\"child-1\" status=\"{status}\">\n{words}\n</background_task>"
+        )
+    }
+
+    /// A client whose Task starts child-1 in the background.
+    async fn parent(server: &CairnServer, workspace: &TempDir) -> FakeCursor {
+        let mut cursor = FakeCursor::new(&server.base_url, KEY, "agent-1", workspace.path()).await;
+        cursor.hooks.exec = Box::new(|exec| match &exec.message {
+            Some(exec_server_message::Message::SubagentArgs(_)) => {
+                let started = subagent_result::Result::Success(SubagentSuccess {
+                    agent_id: "child-1".to_owned(),
+                    background_reason: SubagentBackgroundReason::AgentRequest.into(),
+                    ..Default::default()
+                });
+                ExecAnswer::Reply(vec![ClientMessage::ExecClientMessage(ExecClientMessage {
+                    id: exec.id,
+                    message: Some(exec_client_message::Message::SubagentResult(SubagentResult {
+                        result: Some(started),
+                    })),
+                    ..Default::default()
+                })])
+            }
+            Some(exec_server_message::Message::ReadArgs(_)) => ExecAnswer::Hold,
+            _ => ExecAnswer::Run,
+        });
+        cursor
+    }
+
+    async fn child(server: &CairnServer, workspace: &TempDir) -> FakeCursor {
+        let mut cursor = FakeCursor::new(&server.base_url, KEY, "child-1", workspace.path()).await;
+        cursor.hooks.request = Box::new(|request| {
+            let model = request.requested_model.take().unwrap();
+            request.model_details = Some(ModelDetails {
+                model_id: model.model_id,
+                ..Default::default()
+            });
+            request.subagent_type_name = Some("generalPurpose".to_owned());
+            request.conversation_group_id = Some("agent-1".to_owned());
+        });
+        cursor
+    }
+
+    const TASK: (&str, &str, &str) = (
+        "call-1",
+        "Task",
+        r#"{"description":"d","prompt":"p","subagent_type":"generalPurpose","run_in_background":true}"#,
+    );
+
+    /// The texts of the user messages in the latest body.
+    fn said(chat: &StrictChat) -> Vec<String> {
+        let body: Value = serde_json::from_slice(&chat.requests().last().unwrap().body).unwrap();
+        let messages = body["messages"].as_array().unwrap().clone();
+        messages
+            .iter()
+            .filter(|message| message["role"] == "user")
+            .map(|message| text(message).to_owned())
+            .collect()
+    }
+
+    #[tokio::test]
+    async fn before_the_next_words_once_with_whatever_end_it_had() {
+        let failed = r#"{"error":{"message":"down"}}"#;
+        for (reply, expected) in [
+            (Reply::text("Found."), told("success", "Found.")),
+            (
+                Reply::status(400, &[], failed),
+                told(
+                    "error",
+                    "model \"test\": the endpoint refused the request (400): down.",
+                ),
+            ),
+        ] {
+            let chat = StrictChat::start().await;
+            let (data, workspace) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+            let server = CairnServer::start(data.path(), &chat.base_url()).await;
+            let mut parent = parent(&server, &workspace).await;
+            let mut child = child(&server, &workspace).await;
+            chat.reply_calls([TASK]);
+            chat.reply_text("It works.");
+            parent.send("Start it.").await.success();
+            chat.reply(reply);
+            child.send("Do it.").await;
+            // Nothing is lost with the server.
+            server.stop().await;
+            let server = CairnServer::start(data.path(), &chat.base_url()).await;
+            parent.reconnect(&server.base_url, KEY).await;
+            chat.reply_text("I see.");
+            parent.send("And?").await.success();
+            let seen = said(&chat);
+            let [.., end, words] = &seen[..] else {
+                panic!("{seen:?}")
+            };
+            assert_eq!(*end, expected);
+            assert!(words.contains("And?"), "{words}");
+            chat.reply_text("Nothing new.");
+            parent.send("And now?").await.success();
+            assert_eq!(said(&chat).len(), seen.len() + 1);
+            parent.assert_clean();
+            child.assert_clean();
+            chat.assert_clean();
+        }
+    }
+
+    #[tokio::test]
+    async fn after_the_round_of_a_parent_at_work_and_the_clients_own_word_adds_nothing() {
+        let chat = StrictChat::start().await;
+        let (data, workspace) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+        std::fs::write(workspace.path().join("a.txt"), "one\n").unwrap();
+        let server = CairnServer::start(data.path(), &chat.base_url()).await;
+        let mut parent = parent(&server, &workspace).await;
+        let mut child = child(&server, &workspace).await;
+        chat.reply_calls([TASK]);
+        chat.reply_calls([("read_1", "Read", r#"{"path":"a.txt"}"#)]);
+        let mut turn = parent.start_turn("Start it, then read.").await;
+        let exec_id = turn.until_held(1).await[0].id;
+        chat.reply_text("Found.");
+        child.send("Do it.").await.success();
+        chat.reply_text("Both are known.");
+        turn.release(exec_id).await;
+        assert_eq!(ended(turn).await, "Both are known.");
+        let seen = said(&chat);
+        assert_eq!(seen.last(), Some(&told("success", "Found.")));
+        let words = completion(
+            "call-1",
+            "child-1",
+            BackgroundTaskStatus::Success,
+            "In other words.",
+        );
+        let turn = parent.start_wake(vec![words], None).await;
+        turn.finish().await.success();
+        assert_eq!(said(&chat), seen);
+        parent.assert_clean();
+        child.assert_clean();
+        chat.assert_clean();
+    }
+}

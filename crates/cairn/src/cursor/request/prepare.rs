@@ -33,8 +33,9 @@ use crate::cursor::proto::agent::{
 use crate::cursor::tools::{McpTool, PROGRESS_TOOL, SubagentScope, ToolRuntimeConfig};
 use crate::model::{
     CallId, ConversationId, Delegation, Message, ParentCall, PreparedRun, RevisionId, RunAction, RunFailure,
-    RunId, RunKind, SubagentKind,
+    RunId, RunKind, SubagentKind, project,
 };
+use crate::store::RecordedOutcome;
 
 /// What a request became.
 #[derive(Debug)]
@@ -128,6 +129,14 @@ pub async fn prepare(
         base = base_revision(&conversation, &state, context, blobs).await?;
         tracing::info!(conversation = %conversation, revision = %base, "an earlier message was edited");
     }
+    let forgotten = match own_kind {
+        Some(_) if state.roots.is_empty() => finished_head(&conversation, context).await?,
+        _ => None,
+    };
+    if let Some(head) = &forgotten {
+        base = head.clone();
+        tracing::info!(conversation = %conversation, revision = %base, "a subagent goes on that its client forgot");
+    }
     let pending = state
         .pending
         .first()
@@ -194,7 +203,11 @@ pub async fn prepare(
         ActionKind::Resume => RunAction::Resume { pending },
     };
     let mode = mode.to_wire().into();
-    let frontier = Frontier::new(&state, &prompt.instructions, mode, turn).map_err(defect)?;
+    let mut frontier = Frontier::new(&state, &prompt.instructions, mode, turn).map_err(defect)?;
+    if forgotten.is_some() {
+        let items = project(history.iter().copied()).map_err(defect)?;
+        frontier.append_history(&items).map_err(defect)?;
+    }
     let environment = request_context.env.as_ref();
     let tools = ToolRuntimeConfig {
         conversation_id: conversation.to_string(),
@@ -288,6 +301,23 @@ async fn base_revision(
     store.record_state(conversation, digest, &revision).await?;
     tracing::info!(conversation = %conversation, messages = messages.len(), "history taken over from the client");
     Ok(revision)
+}
+
+/// The head of a subagent's conversation whose last run has finished.
+///
+/// The official client goes on with such a subagent under its old id, and with an empty state unless the parent's run is
+/// still the same [sdk]: what the subagent knew is known here alone.
+async fn finished_head(
+    conversation: &ConversationId,
+    context: &CursorContext,
+) -> Result<Option<RevisionId>, RunFailure> {
+    let store = &context.services.store;
+    let last = store.runs_of(conversation).await?.pop();
+    match last.and_then(|run| run.outcome) {
+        Some(RecordedOutcome::Completed) => Ok(store.head(conversation).await?),
+        Some(RecordedOutcome::Cancelled | RecordedOutcome::Failed(_) | RecordedOutcome::Interrupted)
+        | None => Ok(None),
+    }
 }
 
 /// The messages that this turn adds: what a subagent is told of itself, once; the request context if it changed; then
