@@ -1,8 +1,8 @@
 //! Work in the background ends: the agent is woken once, in the mode that it was in, and told whose end it was.
 
 use cairn::cursor::proto::agent::{
-    AgentMode, BackgroundTaskCompletion, BackgroundTaskCompletionReason, BackgroundTaskKind,
-    BackgroundTaskStatus, ConversationAction, SimulatedMsgReason, UserMessage,
+    AgentMode, BackgroundTaskCompletion, BackgroundTaskCompletionAction, BackgroundTaskCompletionReason,
+    BackgroundTaskKind, BackgroundTaskStatus, ConversationAction, SimulatedMsgReason, UserMessage,
     agent_client_message::Message as ClientMessage, conversation_action,
 };
 use serde_json::Value;
@@ -147,7 +147,7 @@ async fn an_end_while_the_parent_works_is_told_after_the_round_and_not_again_lat
     let done = || completion("call-1", "child-1", BackgroundTaskStatus::Success, "one");
     let action = || ConversationAction {
         action: Some(conversation_action::Action::BackgroundTaskCompletionAction(
-            cairn::cursor::proto::agent::BackgroundTaskCompletionAction {
+            BackgroundTaskCompletionAction {
                 completions: vec![done()],
             },
         )),
@@ -343,18 +343,31 @@ mod unsaid {
         let exec_id = turn.until_held(1).await[0].id;
         chat.reply_text("Found.");
         child.send("Do it.").await.success();
+        let words = || {
+            completion(
+                "call-1",
+                "child-1",
+                BackgroundTaskStatus::Success,
+                "In other words.",
+            )
+        };
+        let action =
+            conversation_action::Action::BackgroundTaskCompletionAction(BackgroundTaskCompletionAction {
+                completions: vec![words()],
+            });
+        turn.append(ClientMessage::ConversationAction(ConversationAction {
+            action: Some(action),
+            ..Default::default()
+        }))
+        .await;
         chat.reply_text("Both are known.");
         turn.release(exec_id).await;
         assert_eq!(ended(turn).await, "Both are known.");
         let seen = said(&chat);
         assert_eq!(seen.last(), Some(&told("success", "Found.")));
-        let words = completion(
-            "call-1",
-            "child-1",
-            BackgroundTaskStatus::Success,
-            "In other words.",
-        );
-        let turn = parent.start_wake(vec![words], None).await;
+        let ends = seen.iter().filter(|text| text.starts_with("<background_task"));
+        assert_eq!(ends.count(), 1);
+        let turn = parent.start_wake(vec![words()], None).await;
         turn.finish().await.success();
         assert_eq!(said(&chat), seen);
         parent.assert_clean();
