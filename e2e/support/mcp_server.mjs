@@ -1,4 +1,4 @@
-// A small MCP server over stdio, as a person might have configured one: a tool that answers and one that fails.
+// A small MCP server over stdio, as a person might have configured one: a tool that answers, one that fails, and resources.
 import readline from "node:readline";
 
 const TOOLS = [
@@ -14,15 +14,23 @@ const TOOLS = [
   { name: "always.fails", description: "Fails.", inputSchema: { type: "object", properties: {} } },
 ];
 
+const RESOURCES = [
+  { uri: "word://sea", name: "sea", text: "sea: a large body of salt water" },
+  { uri: "word://shore", name: "shore", text: "shore: where the sea ends" },
+];
+
 function answer(method, params) {
   if (method === "initialize") {
     return {
       protocolVersion: params.protocolVersion,
-      capabilities: { tools: {} },
+      capabilities: { tools: {}, resources: {} },
       serverInfo: { name: "dictionary", version: "1" },
       instructions: "Look words up before you guess.",
     };
   }
+  if (method === "resources/list") return { resources: RESOURCES.map(({ uri, name }) => ({ uri, name })) };
+  const resource = RESOURCES.find(({ uri }) => method === "resources/read" && uri === params.uri);
+  if (resource) return { contents: [{ uri: resource.uri, mimeType: "text/plain", text: resource.text }] };
   if (method === "tools/list") return { tools: TOOLS };
   if (method === "tools/call" && params.name === "look_up") {
     return { content: [{ type: "text", text: `${params.arguments.word} means lighthouse; arguments ${JSON.stringify(params.arguments)}` }] };

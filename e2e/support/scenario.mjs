@@ -17,9 +17,10 @@ const ENDPOINT_KEY = "sk-CANARY-of-the-scenario";
 
 /**
  * Declares a test. `files` are put into the workspace; `model` adds to the model's table of the configuration and `models`
- * are further tables; `services` are other tables of the configuration by name; `api` is the API that the endpoint speaks
- * (apis.mjs); `environment` gives more variables for cairn, from the endpoint; `client` are options of each client
- * (`Client.open`); `stray` matches errors that the client itself raises where nobody waits for them.
+ * are further tables; each of `others` is the id of a model behind an endpoint of its own (`scene.others.ID`); `services`
+ * are other tables of the configuration by name; `api` is the API that the endpoint speaks (apis.mjs); `environment` gives
+ * more variables for cairn, from the endpoint; `client` are options of each client (`Client.open`); `stray` matches errors
+ * that the client itself raises where nobody waits for them.
  * After the body every rule that always holds is checked: no fault at the endpoint, no answer left over, no stray error in
  * the client, no endpoint key in the log.
  */
@@ -39,6 +40,15 @@ export function scenario(name, { stray, ...setting }, body) {
   });
 }
 
+/** The table of a model behind an endpoint, without its id. */
+const behind = (endpoint, api) => ({
+  api: api.name,
+  base_url: endpoint.baseUrl,
+  api_key_env: "ENDPOINT_KEY",
+  model: "scripted",
+  context_window: 128_000,
+});
+
 class Scene {
   #folder;
   #model;
@@ -49,7 +59,19 @@ class Scene {
   #clientOptions;
   #data = 0;
 
-  static async start({ files = {}, model = {}, models = [], services = {}, api = chat, environment = () => ({}), client = {} }) {
+  /** The endpoints of further models, by the model's id. */
+  others = {};
+
+  static async start({
+    files = {},
+    model = {},
+    models = [],
+    others = [],
+    services = {},
+    api = chat,
+    environment = () => ({}),
+    client = {},
+  }) {
     const scene = new Scene();
     scene.#folder = fs.mkdtempSync(path.join(os.tmpdir(), "cairn-e2e-"));
     scene.#model = model;
@@ -62,6 +84,7 @@ class Scene {
     for (const [name, content] of Object.entries(files)) scene.write(name, content);
     try {
       scene.endpoint = await ChatEndpoint.start({ key: ENDPOINT_KEY, api });
+      for (const id of others) scene.others[id] = await ChatEndpoint.start({ key: ENDPOINT_KEY, api });
       await scene.startCairn();
       await scene.openClient();
     } catch (error) {
@@ -125,15 +148,8 @@ class Scene {
       environment: { ENDPOINT_KEY, ...this.#environment(this.endpoint) },
       services: this.#services,
       models: [
-        {
-          id: "default",
-          api: this.#api.name,
-          base_url: this.endpoint.baseUrl,
-          api_key_env: "ENDPOINT_KEY",
-          model: "scripted",
-          context_window: 128_000,
-          ...this.#model,
-        },
+        { id: "default", ...behind(this.endpoint, this.#api), ...this.#model },
+        ...Object.entries(this.others).map(([id, endpoint]) => ({ id, ...behind(endpoint, this.#api) })),
         ...this.#models,
       ],
     });
@@ -234,8 +250,10 @@ class Scene {
   }
 
   assertClean(stray = /(?!)/) {
-    assert.deepEqual(this.endpoint.faults, []);
-    assert.equal(this.endpoint.left, 0, "scripted answers are left over");
+    for (const endpoint of [this.endpoint, ...Object.values(this.others)]) {
+      assert.deepEqual(endpoint.faults, []);
+      assert.equal(endpoint.left, 0, "scripted answers are left over");
+    }
     assert.deepEqual(this.client.stray.filter((error) => !stray.test(error)), []);
     assert.ok(!this.cairn.log.includes(ENDPOINT_KEY), "the endpoint's key is in the log");
   }
@@ -246,7 +264,8 @@ class Scene {
   }
 
   async end() {
-    const ends = await Promise.allSettled([this.client?.close(), this.cairn?.kill(), this.endpoint?.stop()]);
+    const endpoints = [this.endpoint, ...Object.values(this.others)].map((endpoint) => endpoint?.stop());
+    const ends = await Promise.allSettled([this.client?.close(), this.cairn?.kill(), ...endpoints]);
     fs.rmSync(this.#folder, { recursive: true, force: true, maxRetries: 3 });
     const failed = ends.find((end) => end.status === "rejected");
     if (failed) throw failed.reason;

@@ -37,3 +37,29 @@ scenario("MCP and custom tools are offered by name, called, and their failure is
   scene.endpoint.script(text("still here"));
   assert.equal((await scene.client.turn("Still here?")).text, "still here");
 });
+
+scenario("a server's tools and resources are reached by their names", { client }, async (scene) => {
+  const list = { id: "call_list", name: "GetMcpTools", arguments: {} };
+  const one = { id: "call_one", name: "GetMcpTools", arguments: { server: "dictionary", tool_name: "look_up" } };
+  await scene.round([list, one]);
+  assert.match(scene.results().call_list, /^server: dictionary$/m);
+  assert.match(scene.results().call_list, /^instructions: Look words up before you guess\.$/m);
+  assert.match(scene.results().call_list, /^- tool: always\.fails$/m);
+  assert.match(scene.results().call_one, /^ {2}arguments: \{.*"maximum":9,"minimum":1,.*\}$/m);
+
+  const byName = (id, tool_name, args) => ({ id, name: "CallMcpTool", arguments: { server: "dictionary", tool_name, arguments: args } });
+  const resource = (id, uri) => ({ id, name: "FetchMcpResource", arguments: { server: "dictionary", uri } });
+  await scene.round([
+    byName("call_look", "look_up", { word: "φάρος", limit: 3 }),
+    byName("call_fail", "always.fails", {}),
+    byName("call_none", "gone", {}),
+    resource("call_sea", "word://sea"),
+    resource("call_sky", "word://sky"),
+  ]);
+  const results = scene.results();
+  assert.match(results.call_look, /^φάρος means lighthouse; arguments \{"limit":3,"word":"φάρος"\}$/);
+  assert.match(results.call_fail, /the dictionary is shut/);
+  assert.match(results.call_none, /^No tool gone of a server dictionary is known\. GetMcpTools shows/);
+  assert.equal(results.call_sea, "sea: a large body of salt water");
+  assert.match(results.call_sky, /^word:\/\/sky could not be read: .*\nThe server has:\n- word:\/\/sea: sea\n- word:\/\/shore: shore$/);
+});

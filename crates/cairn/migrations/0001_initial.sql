@@ -64,6 +64,8 @@ CREATE TABLE runs (
     key                 INTEGER PRIMARY KEY,
     id                  TEXT NOT NULL UNIQUE,
     conversation_key    INTEGER NOT NULL REFERENCES conversations (key),
+    -- The conversation in which the person speaks. No foreign key: it may be known to the client only.
+    root_conversation_id TEXT NOT NULL,
     kind                TEXT NOT NULL CHECK (kind IN ('main', 'subagent')),
     subagent_kind       TEXT,
     -- No foreign key: the parent may be known to the client only.
@@ -132,6 +134,18 @@ CREATE TABLE tool_completions (
     PRIMARY KEY (round_key, position),
     FOREIGN KEY (round_key, position) REFERENCES tool_calls (round_key, position)
 ) STRICT, WITHOUT ROWID;
+
+-- A call has started work in another conversation that goes on after the call has its result.
+CREATE TABLE delegations (
+    key                   INTEGER PRIMARY KEY,
+    conversation_key      INTEGER NOT NULL REFERENCES conversations (key),
+    call_id               TEXT NOT NULL,
+    -- No foreign key: the work may not have begun yet.
+    child_conversation_id TEXT NOT NULL,
+    -- When the call began: the work is the child's first run from then on.
+    since_ms              INTEGER NOT NULL,
+    UNIQUE (conversation_key, call_id, child_conversation_id)
+) STRICT;
 
 -- Which content of a client's logical input became which message. The same input with other content is an edit.
 CREATE TABLE inputs (

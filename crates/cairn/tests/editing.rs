@@ -11,6 +11,7 @@
 )]
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 
 use cairn::cursor::proto::agent::{
     self as pb, agent_server_message::Message, edit_result, exec_client_message as answer,
@@ -18,8 +19,8 @@ use cairn::cursor::proto::agent::{
     read_success, tool_call::Tool, tool_call_delta, write_result,
 };
 use cairn::cursor::request::Mode;
-use cairn::cursor::tools::{Effect, ToolRuntime, ToolRuntimeConfig};
-use cairn::model::{CallId, ToolCall, ToolResult};
+use cairn::cursor::tools::{Effect, SubagentScope, ToolRuntime, ToolRuntimeConfig};
+use cairn::model::{CallId, ModelSpec, ToolCall, ToolResult};
 use proptest::prelude::*;
 
 const MARK: &[u8] = b"\xef\xbb\xbf";
@@ -34,6 +35,22 @@ fn runtime() -> ToolRuntime {
         mode: Mode::Agent,
         working_directory: None,
         terminals_folder: None,
+        subagents: SubagentScope {
+            root: "conversation".into(),
+            parent_model: Arc::new(ModelSpec {
+                model_id: "main".into(),
+                display_name: None,
+                reasoning: Default::default(),
+                latency: Default::default(),
+                max_output_tokens: None,
+                context_window: None,
+                vision: false,
+                entry: Default::default(),
+            }),
+            models: Arc::default(),
+            defined: BTreeMap::new(),
+            cloud: false,
+        },
     })
 }
 

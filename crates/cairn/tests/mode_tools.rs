@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use cairn::cursor::prompting::{CompiledPrompt, McpTool, Profile, PromptAssets, compile_prompt};
 use cairn::cursor::proto::agent::{McpToolDefinition, McpTools};
 use cairn::cursor::request::{Mode, RequestError, collect_mcp_tools};
-use cairn::cursor::tools::{argument_names, known_tools};
+use cairn::cursor::tools::{PROGRESS_TOOL, argument_names, known_tools};
 
 /// The whole list of the main agent, in the order that the prompt has.
 const AGENT_LIST: [&str; 20] = [
@@ -63,7 +63,7 @@ const SUBAGENT_LIST: [&str; 20] = [
     "CallMcpTool",
 ];
 
-const ASK_LIST: [&str; 11] = [
+const ASK_LIST: [&str; 10] = [
     "Grep",
     "WebSearch",
     "WebFetch",
@@ -74,10 +74,9 @@ const ASK_LIST: [&str; 11] = [
     "GetMcpTools",
     "FetchMcpResource",
     "SwitchMode",
-    "CallMcpTool",
 ];
 
-const PLAN_LIST: [&str; 13] = [
+const PLAN_LIST: [&str; 12] = [
     "Grep",
     "WebSearch",
     "WebFetch",
@@ -89,30 +88,8 @@ const PLAN_LIST: [&str; 13] = [
     "GetMcpTools",
     "FetchMcpResource",
     "SwitchMode",
-    "CallMcpTool",
     "CreatePlan",
 ];
-
-/// Tools of the lists above that cairn does not execute yet. They are in no manifest, so that no model is offered what
-/// cannot be done; whoever adds one takes its name out here and puts it into the manifests.
-const NOT_YET: [&str; 5] = [
-    "CallMcpTool",
-    "FetchMcpResource",
-    "GetMcpTools",
-    "Task",
-    "UpdateCurrentStep",
-];
-
-fn ready<'a>(list: &[&'a str]) -> Vec<&'a str> {
-    list.iter()
-        .copied()
-        .filter(|name| !NOT_YET.contains(name))
-        .collect()
-}
-
-fn agent() -> Vec<&'static str> {
-    ready(&AGENT_LIST)
-}
 
 fn compile(profile: impl Into<Profile>, tools: &[McpTool]) -> CompiledPrompt {
     compile_prompt(&PromptAssets::load().unwrap(), profile, tools).unwrap()
@@ -141,20 +118,50 @@ fn offer(definitions: &[(&str, &str, &str, &str)]) -> Vec<McpTool> {
 
 #[test]
 fn each_profile_has_its_tools_in_its_order() {
-    assert_eq!(names(&compile(Mode::Agent, &[])), agent());
+    assert_eq!(names(&compile(Mode::Agent, &[])), AGENT_LIST);
     assert_eq!(
         names(&compile(Profile::Subagent(Mode::Agent), &[])),
-        ready(&SUBAGENT_LIST)
+        SUBAGENT_LIST
     );
-    assert_eq!(names(&compile(Mode::Ask, &[])), ready(&ASK_LIST));
-    assert_eq!(names(&compile(Mode::Plan, &[])), ready(&PLAN_LIST));
-    assert_eq!(names(&compile(Mode::Debug, &[])), agent());
-    assert_eq!(names(&compile(Mode::Multitask, &[])), agent());
-    // A narrower mode narrows a subagent too.
-    assert_eq!(
-        names(&compile(Profile::Subagent(Mode::Ask), &[])),
-        ready(&ASK_LIST)
-    );
+    assert_eq!(names(&compile(Mode::Ask, &[])), ASK_LIST);
+    assert_eq!(names(&compile(Mode::Plan, &[])), PLAN_LIST);
+    assert_eq!(names(&compile(Mode::Debug, &[])), AGENT_LIST);
+    assert_eq!(names(&compile(Mode::Multitask, &[])), AGENT_LIST);
+    // A narrower mode narrows a subagent too, and nobody is there to answer its questions.
+    let ask: Vec<&str> = ASK_LIST
+        .into_iter()
+        .filter(|name| *name != "AskQuestion")
+        .collect();
+    assert_eq!(names(&compile(Profile::Subagent(Mode::Ask), &[])), ask);
+}
+
+#[test]
+fn a_subagents_task_starts_nothing_in_the_cloud_and_its_steps_can_be_suppressed() {
+    let agent = compile(Mode::Agent, &[]);
+    let child = compile(Profile::Subagent(Mode::Agent), &[]);
+    let of = |prompt: &CompiledPrompt, name: &str| {
+        let tool = prompt.spec.tools.iter().find(|tool| *tool.name == *name);
+        tool.cloned()
+    };
+    for name in SUBAGENT_LIST {
+        match (of(&agent, name), of(&child, name)) {
+            (Some(agents), Some(childs)) if name == "Task" => {
+                for property in ["environment", "cloud_base_branch"] {
+                    assert!(agents.parameters.contains(&format!("\"{property}\"")));
+                    assert!(!childs.parameters.contains(property));
+                }
+                assert_eq!(agents.description, childs.description);
+            }
+            (Some(agents), childs) => assert_eq!(Some(agents), childs),
+            (None, childs) => assert!(childs.is_some() && name == PROGRESS_TOOL, "{name}"),
+        }
+    }
+    let quiet = child.without(PROGRESS_TOOL);
+    let left: Vec<&str> = SUBAGENT_LIST
+        .into_iter()
+        .filter(|name| *name != PROGRESS_TOOL)
+        .collect();
+    assert_eq!(names(&quiet), left);
 }
 
 #[test]
@@ -174,19 +181,14 @@ fn what_is_offered_is_what_is_executed() {
     let profiles = Mode::ALL
         .into_iter()
         .flat_map(|mode| [Profile::Main(mode), Profile::Subagent(mode)]);
-    let offered: BTreeSet<&str> = profiles
+    let offered: BTreeSet<std::sync::Arc<str>> = profiles
         .flat_map(|profile| assets.tools(profile))
-        .map(|tool| &*tool.name)
+        .map(|tool| tool.name)
         .collect();
-    assert_eq!(offered, known_tools().collect::<BTreeSet<_>>());
+    assert_eq!(offered, known_tools().map(Into::into).collect::<BTreeSet<_>>());
     for entry in assets.catalog().entries() {
         let tool = &entry.tool;
-        assert_ne!(
-            offered.contains(&*tool.name),
-            NOT_YET.contains(&&*tool.name),
-            "{} is in the catalog",
-            tool.name
-        );
+        assert!(offered.contains(&*tool.name), "{} is in no list", tool.name);
         if let Some(known) = argument_names(&tool.name) {
             let schema: serde_json::Value = serde_json::from_str(&tool.parameters).unwrap();
             let described: BTreeSet<&str> = schema["properties"]
@@ -310,7 +312,7 @@ fn every_name_leads_back_to_its_server_and_tool_and_none_shadows_a_static_tool()
     let all = names(&prompt);
     let unique: std::collections::BTreeSet<&str> = all.iter().copied().collect();
     assert_eq!(unique.len(), all.len());
-    let agent = agent();
+    let agent = AGENT_LIST;
     assert_eq!(all[..agent.len()], agent);
     for name in &agent {
         assert_eq!(prompt.mcp.get(name), None);

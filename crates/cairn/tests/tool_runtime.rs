@@ -5,10 +5,13 @@
     clippy::expect_used,
     clippy::panic,
     missing_docs,
+    dead_code,
     reason = "a test may fail"
 )]
 
 #[allow(dead_code, reason = "shared with other suites")]
+#[path = "tool_runtime/mcp.rs"]
+mod mcp;
 #[path = "support/tool_calls.rs"]
 mod tool_calls;
 
@@ -314,6 +317,7 @@ fn a_tool_that_is_not_offered_does_not_exist() {
         mode: cairn::cursor::request::Mode::Agent,
         working_directory: None,
         terminals_folder: None,
+        subagents: subagents(),
     });
     let effects = tools
         .execute(&call("a", "Write", r#"{"path":"a","contents":""}"#), 0)

@@ -5,6 +5,7 @@
     clippy::expect_used,
     clippy::panic,
     missing_docs,
+    dead_code,
     reason = "a test may fail"
 )]
 
@@ -12,3 +13,5 @@
 mod asked;
 #[path = "web_tools/services.rs"]
 mod services;
+#[path = "support/tool_calls.rs"]
+mod tool_calls;

@@ -14,6 +14,7 @@ use tracing::Instrument;
 use super::blob_sync::BlobSync;
 use super::checkpoint::CheckpointWorker;
 use super::connect::{ConnectCode, ConnectError};
+use super::delegations::Delegations;
 use super::inbox::{Inbound, InboxError, InboxReceiver, ParentReference};
 use super::lifecycle::{canceled, failed};
 use super::presentation::Presentation;
@@ -95,7 +96,15 @@ async fn conduct(
         frontier,
         tools,
         notices,
+        delegations,
     } = prepared;
+    // From here on no end is missed: what has ended already is looked for when the session begins.
+    let delegations = Delegations::new(
+        context.services.store.clone(),
+        &context.services.registry,
+        run.conversation.clone(),
+        delegations,
+    );
     let dynamic_tools = tools.mcp.keys().cloned().collect();
     let tool_names = run.prompt.tools.iter().map(|tool| tool.name.clone()).collect();
     #[allow(
@@ -103,6 +112,7 @@ async fn conduct(
         reason = "the run waits at a barrier for every job but one, so the queue cannot grow"
     )]
     let (jobs, queue) = mpsc::unbounded_channel();
+    let presentation = Presentation::after(frontier.step_count());
     let worker = CheckpointWorker {
         frontier,
         blobs: blobs.clone(),
@@ -133,7 +143,8 @@ async fn conduct(
         jobs,
         model,
         notices,
-        presentation: Presentation::default(),
+        presentation,
+        delegations,
         usage: Vec::new(),
         measured: None,
         summarising: false,

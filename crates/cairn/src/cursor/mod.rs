@@ -8,6 +8,7 @@ pub mod blob;
 pub mod blob_sync;
 pub mod checkpoint;
 pub mod connect;
+pub mod delegations;
 pub mod handlers;
 pub mod inbox;
 pub mod interaction;

@@ -21,6 +21,8 @@ pub struct Presentation {
     /// Tool calls that have their results, in completion order.
     tools: Vec<ConversationStep>,
     derived: DerivedState,
+    /// Steps that the turn has, handed out or not.
+    steps: usize,
 }
 
 /// What a settled round adds to the turn and to the derived state.
@@ -33,6 +35,19 @@ pub struct SettledSteps {
 }
 
 impl Presentation {
+    /// The presentation of a turn that has this many steps already.
+    pub fn after(steps: usize) -> Self {
+        Self {
+            steps,
+            ..Self::default()
+        }
+    }
+
+    /// The place, counted from one, of the next step that the turn gets.
+    pub fn next_position(&self) -> u32 {
+        u32::try_from(self.steps).unwrap_or(u32::MAX).saturating_add(1)
+    }
+
     /// A piece of answer text.
     pub fn text_delta(&mut self, text: &str) {
         self.text.push_str(text);
@@ -42,6 +57,7 @@ impl Presentation {
     pub fn text_end(&mut self) {
         let text = std::mem::take(&mut self.text);
         if !text.is_empty() {
+            self.steps += 1;
             self.said
                 .push(step(Message::AssistantMessage(AssistantMessage { text })));
         }
@@ -56,6 +72,7 @@ impl Presentation {
     pub fn thinking_end(&mut self, duration: Duration) {
         let text = std::mem::take(&mut self.thinking);
         let duration_ms = thinking_millis(duration).unsigned_abs();
+        self.steps += 1;
         self.said.push(step(Message::ThinkingMessage(ThinkingMessage {
             text,
             duration_ms,
@@ -64,6 +81,7 @@ impl Presentation {
 
     /// A tool call has its result.
     pub fn tool_completed(&mut self, card: ToolCall) {
+        self.steps += 1;
         self.derived.complete(&card);
         self.tools.push(step(Message::ToolCall(card)));
     }

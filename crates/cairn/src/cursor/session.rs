@@ -14,6 +14,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::blob_sync::BlobSync;
 use super::checkpoint::{CheckpointJob, FinalCheckpoints, StagedAssistant, checkpoint_message};
 use super::connect::ConnectError;
+use super::delegations::Delegations;
 use super::inbox::{Inbound, InboxError, InboxReceiver};
 use super::interaction;
 use super::lifecycle::{end_of, failed};
@@ -22,14 +23,16 @@ use super::presentation::Presentation;
 use super::proto::agent::{
     AgentServerMessage, ConversationTokenDetails, agent_client_message, conversation_action,
 };
-use super::request::ContextLink;
+use super::request::{ContextLink, completion_messages};
 use super::run_sse::RunWriter;
-use super::tools::{Effect, ServiceAnswer, ServiceRequest, ToolProtocolError, ToolRuntime};
+use super::tools::{
+    DerivedFact, Effect, ServiceAnswer, ServiceRequest, ToolProtocolError, ToolRuntime, derived_facts,
+};
 use crate::client::{Barrier, ClientCommand, ClientEvent, ClientHandle, StateCause};
 use crate::clock;
 use crate::model::{
-    Assistant, CallId, HistoryItem, ModelSpec, RevisionId, RunFailure, RunOutcome, ToolContent, ToolResult,
-    ToolRound, Usage,
+    Assistant, CallId, ConversationId, Delegation, HistoryItem, Message, ModelSpec, RevisionId, RunFailure,
+    RunOutcome, ToolContent, ToolResult, ToolRound, Usage,
 };
 use crate::web::WebServices;
 
@@ -52,6 +55,8 @@ pub(super) struct Session {
     /// Remarks for the person; each is made once.
     pub notices: Vec<String>,
     pub presentation: Presentation,
+    /// Subagents whose end the run is still to be told of.
+    pub delegations: Delegations,
     /// What each model call of the run reported, those for summaries too.
     pub usage: Vec<Option<Usage>>,
     /// What the last model call for an answer reported: how full the context is.
@@ -81,6 +86,7 @@ impl Session {
         let mut client_there = true;
         let stop = self.run.cancel.clone();
         let closed = self.writer.clone();
+        self.tell_ended().await;
         let outcome = loop {
             tokio::select! {
                 () = shutdown.cancelled(), if !stop.is_cancelled() => stop.cancel(),
@@ -103,6 +109,7 @@ impl Session {
                     self.worker_ended(ended);
                 }
                 Some(served) = self.serving.join_next() => self.served(served).await,
+                () = self.delegations.may_have_ended() => self.tell_ended().await,
                 event = self.run.events.recv() => match event {
                     Some(ClientEvent::Ended(outcome)) => break outcome,
                     Some(event) => self.present(event).await,
@@ -178,6 +185,12 @@ impl Session {
                 Some(conversation_action::Action::CancelAction(_)) => {
                     // A run that has ended meanwhile needs no stopping.
                     let _ = self.run.commands.send(ClientCommand::Cancel);
+                }
+                Some(conversation_action::Action::BackgroundTaskCompletionAction(action)) => {
+                    match completion_messages(&action) {
+                        Ok(messages) => self.tell_run(messages),
+                        Err(error) => self.refuse(error.into()),
+                    }
                 }
                 Some(
                     conversation_action::Action::UserMessageAction(_)
@@ -299,15 +312,29 @@ impl Session {
                 });
             }
             (StateCause::ToolResult(result), _) => {
+                self.tools.place(&result.call, self.presentation.next_position());
                 let Some(committed) = self.tools.committed(&result.call) else {
                     return;
                 };
-                if let Some((completed, card)) = committed.shown {
-                    self.send(&AgentServerMessage {
-                        message: Some(completed),
-                    })
-                    .await;
-                    self.presentation.tool_completed(card);
+                let Some((completed, card)) = committed.shown else {
+                    return;
+                };
+                self.send(&AgentServerMessage {
+                    message: Some(completed),
+                })
+                .await;
+                let since_ms = card.started_at_ms.unwrap_or_default();
+                let facts = card.tool.as_ref().map(derived_facts).unwrap_or_default();
+                self.presentation.tool_completed(card);
+                for fact in facts {
+                    if let DerivedFact::Delegated { child } = fact {
+                        let delegation = Delegation {
+                            call: result.call.clone(),
+                            child: ConversationId::new(child),
+                            since_ms,
+                        };
+                        self.delegated(delegation).await;
+                    }
                 }
             }
             (StateCause::ToolRoundSettled(_) | StateCause::RuntimeEvents, Some(barrier)) => {
@@ -376,6 +403,30 @@ impl Session {
                     "a tool's service could not be asked".to_owned(),
                 ));
             }
+        }
+    }
+
+    /// A subagent goes on in the background.
+    async fn delegated(&mut self, delegation: Delegation) {
+        match self.delegations.begun(delegation).await {
+            // It may have ended before it was noted.
+            Ok(()) => self.tell_ended().await,
+            Err(failure) => self.refuse(failure),
+        }
+    }
+
+    /// Tells the run of the subagents that have ended in the background.
+    async fn tell_ended(&mut self) {
+        match self.delegations.take_ended().await {
+            Ok(messages) => self.tell_run(messages),
+            Err(failure) => self.refuse(failure),
+        }
+    }
+
+    /// Tells the run what happened meanwhile. One that has ended is told of it when the conversation goes on.
+    fn tell_run(&self, messages: Vec<Message>) {
+        for message in messages {
+            let _ = self.run.commands.send(ClientCommand::RuntimeEvent(message));
         }
     }
 

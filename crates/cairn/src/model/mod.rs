@@ -11,6 +11,7 @@ mod inference;
 mod message;
 mod run;
 mod spec;
+mod subagent;
 mod tool;
 mod usage;
 
@@ -24,5 +25,6 @@ pub use message::{
 };
 pub use run::{PendingAssistant, PreparedRun, RunAction, RunKind, RunOutcome};
 pub use spec::{EntryLimits, Latency, ModelSpec, ReasoningEffort, ReasoningSpec};
+pub use subagent::{Delegation, NoSubagentModel, SubagentKind, SubagentModel, SubagentModels};
 pub use tool::{ToolCall, ToolContent, ToolResult, ToolRound};
 pub use usage::Usage;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::{
     Assistant, CompactionSpec, ConversationId, Message, ModelSpec, ParentCall, PromptSpec, RevisionId,
-    RunFailure, RunId, ToolCall, ToolRoundId,
+    RunFailure, RunId, SubagentKind, SubagentModels, ToolCall, ToolRoundId,
 };
 
 /// Everything that a run needs, decided before it starts and fixed until it ends.
@@ -16,10 +16,14 @@ pub struct PreparedRun {
     pub id: RunId,
     /// The conversation that it continues.
     pub conversation: ConversationId,
+    /// The conversation in which the person speaks: this one, or the one whose runs started this subagent's.
+    pub root: ConversationId,
     /// Whether it is a run of its own or a subagent's.
     pub kind: RunKind,
     /// The model, fixed for the run.
     pub model: Arc<ModelSpec>,
+    /// Which models its own subagents may get.
+    pub subagents: Arc<SubagentModels>,
     /// Instructions and tools, fixed for the run.
     pub prompt: Arc<PromptSpec>,
     /// When and how the history is compacted; absent where the client has no use for it.
@@ -38,7 +42,7 @@ pub enum RunKind {
     /// Started by a tool call of another run.
     Subagent {
         /// The kind of subagent, as the client named it.
-        kind: Arc<str>,
+        kind: SubagentKind,
         /// The call that started it, where the client named it.
         parent: Option<ParentCall>,
     },

@@ -17,9 +17,9 @@ use super::registry::RunRegistry;
 use super::views::Views;
 use crate::client::{ClientEvent, ClientHandle, RunHandle, session};
 use crate::clock;
-use crate::model::{PreparedRun, ProviderFailure, ProviderFault, RunFailure, RunOutcome, Usage};
+use crate::model::{PreparedRun, ProviderFailure, ProviderFault, RunFailure, RunKind, RunOutcome, Usage};
 use crate::provider::Provider;
-use crate::store::{RunRecordEnd, Store};
+use crate::store::{RecordedOutcome, RunRecordEnd, Store, StoreError};
 
 /// What every run of the process shares.
 #[derive(Clone, Debug)]
@@ -40,9 +40,7 @@ pub struct RunServices {
 /// The returned task ends after that event; it never panics.
 pub fn start(services: RunServices, run: PreparedRun) -> (ClientHandle, JoinHandle<()>) {
     let (client, port) = session();
-    services
-        .registry
-        .register(&run.conversation, &run.id, &port.cancel);
+    services.registry.register(&run, &port.cancel);
     let span = tracing::info_span!("run", run = %run.id, conversation = %run.conversation, model = %run.model.model_id);
     let task = tokio::spawn(live(services, run, port).instrument(span));
     (client, task)
@@ -64,7 +62,13 @@ async fn live(services: RunServices, run: PreparedRun, mut port: RunHandle) {
                 superseded = begun.superseded.as_ref().map(tracing::field::display),
                 "run started"
             );
-            let (outcome, usage) = drive(&services, &run, &mut port).await;
+            let (outcome, usage) = match is_orphan(&services, &run).await {
+                Ok(false) => drive(&services, &run, &mut port).await,
+                Ok(true) => (RunOutcome::Cancelled, None),
+                Err(error) => (RunOutcome::Failed(error.into()), None),
+            };
+            // At once, before anything is written: they spend as long as they run.
+            stop_descendants(&services, &run, &outcome);
             let end = RunRecordEnd {
                 outcome: &outcome,
                 usage,
@@ -111,9 +115,29 @@ async fn live(services: RunServices, run: PreparedRun, mut port: RunHandle) {
             tracing::warn!(category = failure.kind().as_str(), cause = %failure, "run failed");
         }
     }
+    // Again, now that the record says it: a subagent that registered in between has read the record or is found here.
+    stop_descendants(&services, &run, &outcome);
     // The client may be gone; the outcome is recorded either way.
     let _ = port.events.send(ClientEvent::Ended(outcome)).await;
     services.registry.release(&run.conversation, &run.id);
+}
+
+fn stop_descendants(services: &RunServices, run: &PreparedRun, outcome: &RunOutcome) {
+    if *outcome == RunOutcome::Cancelled {
+        services.registry.cancel_descendants(run);
+    }
+}
+
+/// Whether the run above this one was stopped before this one began.
+async fn is_orphan(services: &RunServices, run: &PreparedRun) -> Result<bool, StoreError> {
+    let RunKind::Subagent {
+        parent: Some(parent), ..
+    } = &run.kind
+    else {
+        return Ok(false);
+    };
+    let record = services.store.run_record(&parent.run).await?;
+    Ok(record.is_some_and(|record| record.outcome == Some(RecordedOutcome::Cancelled)))
 }
 
 async fn drive(

@@ -498,12 +498,32 @@ impl<'a> Engine<'a> {
     fn take(&mut self, command: Option<ClientCommand>) -> Result<(), Halt> {
         match command {
             Some(ClientCommand::ToolResult(result)) => self.results.push_back(result),
-            Some(ClientCommand::RuntimeEvent(message)) => self.runtime_events.push(message),
+            Some(ClientCommand::RuntimeEvent(message)) => {
+                // Whoever tells of an event, it is told once.
+                if !self.knows(&message) {
+                    self.runtime_events.push(message);
+                }
+            }
             Some(ClientCommand::Cancel) => return Err(Halt::Cancelled),
             Some(ClientCommand::ClientClosed(failure)) => return Err(failure.into()),
             None => return Err(RunFailure::Client("the client went away".to_owned()).into()),
         }
         Ok(())
+    }
+
+    /// Whether the history holds the event of this message, or is about to.
+    fn knows(&self, message: &Message) -> bool {
+        let MessageBody::User { origin, .. } = &message.body else {
+            return false;
+        };
+        let held =
+            self.history.items().iter().any(
+                |item| matches!(item.as_ref(), HistoryItem::User { origin: held, .. } if held == origin),
+            );
+        let waiting = self.runtime_events.iter().any(
+            |waiting| matches!(&waiting.body, MessageBody::User { origin: waiting, .. } if waiting == origin),
+        );
+        held || waiting
     }
 
     fn enter(&mut self, to: RunState) {

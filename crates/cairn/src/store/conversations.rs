@@ -42,6 +42,20 @@ impl Store {
         Ok(empty)
     }
 
+    /// The head of the conversation, if it is known.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn head(&self, conversation: &ConversationId) -> Result<Option<RevisionId>, StoreError> {
+        let head: Option<Vec<u8>> =
+            sqlx::query_scalar("SELECT head_revision FROM conversations WHERE id = ?")
+                .bind(conversation.as_str())
+                .fetch_optional(&mut *self.read().await?)
+                .await
+                .map_err(StoreError::database("find a head"))?;
+        Ok(head.as_deref().map(revisions::id_of))
+    }
+
     /// The revision recorded for this state of the conversation, if any.
     pub async fn revision_of_state(
         &self,

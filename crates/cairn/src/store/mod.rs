@@ -1,5 +1,5 @@
-//! The durable facts: messages, revisions, compactions, conversations, runs, tool rounds, client states, inputs and a
-//! cas.
+//! The durable facts: messages, revisions, compactions, conversations, runs, tool rounds, client states, inputs,
+//! delegations and a cas.
 //!
 //! Owns the SQLite database and every rule that must hold across a crash: messages are immutable, a revision
 //! adds to its parent and copies nothing, one run owns a conversation, and each fact is one transaction that
@@ -10,6 +10,7 @@
 mod cas;
 mod compactions;
 mod conversations;
+mod delegations;
 mod error;
 mod history_cache;
 mod inputs;

@@ -8,7 +8,8 @@ use sqlx::{FromRow, SqliteConnection};
 
 use super::{StoreError, revisions};
 use crate::model::{
-    CallId, ConversationId, FailureKind, ParentCall, ProviderFault, RevisionId, RunId, RunKind, Usage,
+    CallId, ConversationId, FailureKind, ParentCall, ProviderFault, RevisionId, RunId, RunKind, SubagentKind,
+    Usage,
 };
 
 const TABLE: &str = "runs";
@@ -20,6 +21,8 @@ pub struct RunRecord {
     pub id: RunId,
     /// Its conversation.
     pub conversation: ConversationId,
+    /// The conversation in which the person speaks.
+    pub root: ConversationId,
     /// A run of its own or a subagent's.
     pub kind: RunKind,
     /// The revision that it began upon.
@@ -72,6 +75,7 @@ pub struct RecordedFailure {
 pub(super) struct RunRow {
     id: String,
     conversation_id: String,
+    root_conversation_id: String,
     kind: String,
     subagent_kind: Option<String>,
     parent_run_id: Option<String>,
@@ -147,6 +151,7 @@ impl RunRow {
             ended_at_ms: self.count("ended_at_ms", self.ended_at_ms)?,
             id: RunId::new(self.id),
             conversation: ConversationId::new(self.conversation_id),
+            root: ConversationId::new(self.root_conversation_id),
             base: revisions::id_of(&self.base_revision),
             model_id: self.model_id.into(),
             superseded_by: self.superseded_by.map(RunId::new),
@@ -157,7 +162,7 @@ impl RunRow {
         match (self.kind.as_str(), self.subagent_kind.as_deref()) {
             ("main", None) => Ok(RunKind::Main),
             ("subagent", Some(kind)) => Ok(RunKind::Subagent {
-                kind: kind.into(),
+                kind: SubagentKind::new(kind),
                 parent: self
                     .parent_run_id
                     .as_deref()

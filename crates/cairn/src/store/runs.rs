@@ -200,15 +200,16 @@ async fn insert(
 ) -> Result<i64, StoreError> {
     let (kind, subagent_kind, parent) = match &run.kind {
         RunKind::Main => ("main", None, None),
-        RunKind::Subagent { kind, parent } => ("subagent", Some(&**kind), parent.as_ref()),
+        RunKind::Subagent { kind, parent } => ("subagent", Some(kind.as_str()), parent.as_ref()),
     };
     let inserted: Option<i64> = sqlx::query_scalar(
-        "INSERT INTO runs (id, conversation_key, kind, subagent_kind, parent_run_id, parent_call_id,
+        "INSERT INTO runs (id, conversation_key, root_conversation_id, kind, subagent_kind, parent_run_id, parent_call_id,
                            base_revision, model_id, started_at_ms)
-         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING RETURNING key",
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING RETURNING key",
     )
     .bind(run.id.as_str())
     .bind(conversation_key)
+    .bind(run.root.as_str())
     .bind(kind)
     .bind(subagent_kind)
     .bind(parent.map(|parent| parent.run.as_str()))

@@ -1,8 +1,8 @@
 //! A run's record says what is known of it, and nothing that is not.
 
 use cairn::model::{
-    CallId, FailureKind, ParentCall, ProviderFailure, ProviderFault, RunFailure, RunId, RunKind, RunOutcome,
-    Usage,
+    CallId, ConversationId, Delegation, FailureKind, ParentCall, ProviderFailure, ProviderFault, RunFailure,
+    RunId, RunKind, RunOutcome, SubagentKind, Usage,
 };
 use cairn::store::{RecordedFailure, RecordedOutcome, RunRecord, RunRecordEnd};
 
@@ -14,8 +14,9 @@ use crate::support::{Fixture, refusal};
 async fn a_record_tells_how_a_run_began_and_ended() {
     let f = Fixture::new().await;
     let mut prepared = f.prepared("run", &f.empty);
+    prepared.root = ConversationId::new("root");
     prepared.kind = RunKind::Subagent {
-        kind: "explore".into(),
+        kind: SubagentKind::new("explore"),
         parent: Some(ParentCall {
             run: RunId::new("parent"),
             call: CallId::new("call"),
@@ -24,6 +25,7 @@ async fn a_record_tells_how_a_run_began_and_ended() {
     let begun = RunRecord {
         id: prepared.id.clone(),
         conversation: f.conversation.clone(),
+        root: prepared.root.clone(),
         kind: prepared.kind.clone(),
         base: f.empty.clone(),
         model_id: "fast".into(),
@@ -167,4 +169,34 @@ async fn provider_calls_are_counted_in_their_order() {
             "ProviderCallOrder"
         );
     }
+}
+
+#[tokio::test]
+async fn delegations_are_kept_in_order_each_once_and_apart_by_conversation() {
+    let f = Fixture::new().await;
+    let delegation = |call: &str, child: &str, since_ms| Delegation {
+        call: CallId::new(call),
+        child: ConversationId::new(child),
+        since_ms,
+    };
+    let first = delegation("call-2", "child-b", 20);
+    let second = delegation("call-1", "child-a", 30);
+    for noted in [&first, &second, &first] {
+        f.store.note_delegation(&f.conversation, noted).await.unwrap();
+    }
+    let other = ConversationId::new("another");
+    f.store.empty_revision(&other).await.unwrap();
+    f.store
+        .note_delegation(&other, &delegation("call-1", "child-c", 1))
+        .await
+        .unwrap();
+    let known = f.store.delegations(&f.conversation).await.unwrap();
+    assert_eq!(known, [first, second]);
+    let stranger = ConversationId::new("stranger");
+    assert_eq!(f.store.delegations(&stranger).await.unwrap(), []);
+    assert_eq!(f.store.head(&stranger).await.unwrap(), None);
+    assert_eq!(
+        f.store.head(&f.conversation).await.unwrap(),
+        Some(f.empty.clone())
+    );
 }

@@ -85,6 +85,7 @@ pub fn prepared(conversation: &ConversationId, run: &str, base: &RevisionId) -> 
     PreparedRun {
         id: RunId::new(run),
         conversation: conversation.clone(),
+        root: conversation.clone(),
         kind: RunKind::Main,
         model: Arc::new(ModelSpec {
             model_id: "fast".into(),
@@ -96,6 +97,7 @@ pub fn prepared(conversation: &ConversationId, run: &str, base: &RevisionId) -> 
             vision: false,
             entry: cairn::model::EntryLimits::default(),
         }),
+        subagents: Arc::default(),
         prompt: Arc::new(PromptSpec {
             instructions: "Help.".into(),
             tools: Vec::new(),

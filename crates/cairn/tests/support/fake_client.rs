@@ -82,6 +82,7 @@ pub fn prepared(run: &str, base: RevisionId, action: RunAction) -> PreparedRun {
     PreparedRun {
         id: RunId::new(run),
         conversation: ConversationId::new("conversation"),
+        root: ConversationId::new("conversation"),
         kind: RunKind::Main,
         model: Arc::new(ModelSpec {
             model_id: "fake".into(),
@@ -93,6 +94,7 @@ pub fn prepared(run: &str, base: RevisionId, action: RunAction) -> PreparedRun {
             vision: false,
             entry: cairn::model::EntryLimits::default(),
         }),
+        subagents: Arc::default(),
         prompt: Arc::new(PromptSpec {
             instructions: "be exact".into(),
             tools: ["alpha", "beta", "gamma"]

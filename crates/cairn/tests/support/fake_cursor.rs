@@ -14,11 +14,12 @@ use cairn::cursor::proto::agent::agent_client_message::Message as ClientMessage;
 use cairn::cursor::proto::agent::agent_server_message::Message as ServerMessage;
 use cairn::cursor::proto::agent::interaction_update::Message as Update;
 use cairn::cursor::proto::agent::{
-    AgentRunRequest, CancelAction, ClientHeartbeat, ConversationAction, ConversationStateStructure,
-    ConversationSummary, ConversationSummaryArchive, Error, ExecServerMessage, GetBlobArgs, GetBlobResult,
-    KvClientMessage, KvServerMessage, McpTools, RequestedModel, ResumeAction, SetBlobArgs, SetBlobResult,
-    ShellStream, ShellStreamExit, SummarizeAction, ToolCall, TurnEndedUpdate, UserMessage, UserMessageAction,
-    conversation_action, exec_client_message, kv_client_message, kv_server_message, shell_stream,
+    AgentRunRequest, BackgroundTaskCompletion, BackgroundTaskCompletionAction, CancelAction, ClientHeartbeat,
+    ConversationAction, ConversationStateStructure, ConversationSummary, ConversationSummaryArchive, Error,
+    ExecServerMessage, GetBlobArgs, GetBlobResult, KvClientMessage, KvServerMessage, McpTools,
+    RequestedModel, ResumeAction, SetBlobArgs, SetBlobResult, ShellStream, ShellStreamExit, SummarizeAction,
+    ToolCall, TurnEndedUpdate, UserMessage, UserMessageAction, conversation_action, exec_client_message,
+    kv_client_message, kv_server_message, shell_stream,
 };
 use cairn::demo::blobs::BlobStore;
 use cairn::demo::executor::Executor;
@@ -310,6 +311,19 @@ impl FakeCursor {
             }
         }
         archived
+    }
+
+    /// Wakes the agent because work in the background has ended. The turn must begin with this message, or go on
+    /// where none is given.
+    pub async fn start_wake(
+        &mut self,
+        completions: Vec<BackgroundTaskCompletion>,
+        message: Option<UserMessage>,
+    ) -> Turn<'_> {
+        let action = BackgroundTaskCompletionAction { completions };
+        let action = conversation_action::Action::BackgroundTaskCompletionAction(action);
+        let message = message.map(|message| Bytes::from(message.encode_to_vec()));
+        self.start(action, message).await
     }
 
     /// Resumes the last turn; the test goes on frame by frame.

@@ -9,8 +9,10 @@ use cairn::cursor::proto::agent::{
     read_success, shell_stream, tool_call::Tool,
 };
 use cairn::cursor::request::Mode;
-use cairn::cursor::tools::{Effect, McpTool, ToolRuntime, ToolRuntimeConfig};
-use cairn::model::{CallId, ToolCall, ToolResult};
+use cairn::cursor::tools::{Effect, McpTool, SubagentScope, ToolRuntime, ToolRuntimeConfig};
+use cairn::model::{
+    CallId, EntryLimits, Latency, ModelSpec, ReasoningSpec, SubagentModels, ToolCall, ToolResult,
+};
 
 const TOOLS: [&str; 11] = [
     "Shell",
@@ -27,7 +29,40 @@ const TOOLS: [&str; 11] = [
 ];
 
 pub fn runtime() -> ToolRuntime {
-    let mut offered: BTreeSet<Arc<str>> = TOOLS.iter().map(|name| Arc::from(*name)).collect();
+    offering(&TOOLS, subagents())
+}
+
+/// A configured model.
+pub fn model(id: &str) -> Arc<ModelSpec> {
+    Arc::new(ModelSpec {
+        model_id: id.into(),
+        display_name: None,
+        reasoning: ReasoningSpec::default(),
+        latency: Latency::Standard,
+        max_output_tokens: None,
+        context_window: None,
+        vision: false,
+        entry: EntryLimits::default(),
+    })
+}
+
+/// A run on the model `main` whose subagents may also get `small`, in a workspace that defines two kinds.
+pub fn subagents() -> SubagentScope {
+    SubagentScope {
+        root: "root".into(),
+        parent_model: model("main"),
+        models: Arc::new(SubagentModels {
+            candidates: vec![model("main"), model("small")],
+            overrides: Vec::new(),
+        }),
+        defined: BTreeMap::from([("Reviewer".into(), None), ("tester".into(), Some("small".into()))]),
+        cloud: false,
+    }
+}
+
+/// A runtime that offers these tools and one of an MCP server.
+pub fn offering(tools: &[&str], subagents: SubagentScope) -> ToolRuntime {
+    let mut offered: BTreeSet<Arc<str>> = tools.iter().map(|name| Arc::from(*name)).collect();
     offered.insert("db-query".into());
     ToolRuntime::new(ToolRuntimeConfig {
         result_limit: 100_000,
@@ -46,6 +81,7 @@ pub fn runtime() -> ToolRuntime {
         mode: Mode::Agent,
         working_directory: Some("/w".into()),
         terminals_folder: Some("/t/".into()),
+        subagents,
     })
 }
 

@@ -34,6 +34,7 @@ fn runtime() -> ToolRuntime {
         result_limit: 100_000,
         working_directory: None,
         terminals_folder: None,
+        subagents: crate::tool_calls::subagents(),
     })
 }
 

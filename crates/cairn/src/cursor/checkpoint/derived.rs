@@ -5,7 +5,7 @@
 
 use crate::cursor::proto::agent::{ConversationStep, TodoItem, ToolCall, conversation_step};
 use crate::cursor::request::Mode;
-use crate::cursor::tools::{DerivedFact, derived_facts};
+use crate::cursor::tools::{DerivedFact, ProgressUpdate, derived_facts};
 
 /// What a number of completed calls, in their order, change in the state.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -18,6 +18,17 @@ pub struct DerivedState {
     pub read_paths: Vec<String>,
     /// The mode that the conversation goes on in, if the person agreed to another one.
     pub mode: Option<Mode>,
+    /// Where the subagent said it stands, in order.
+    pub progress: Vec<ProgressNote>,
+}
+
+/// A subagent said where it stands.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ProgressNote {
+    /// What it said.
+    pub update: ProgressUpdate,
+    /// One-based place of the saying step in its turn.
+    pub message_index: u32,
 }
 
 impl DerivedState {
@@ -45,6 +56,15 @@ impl DerivedState {
             DerivedFact::Todos(todos) => self.todos = Some(todos),
             DerivedFact::Plan(plan) => self.plan = Some(plan),
             DerivedFact::Mode(mode) => self.mode = Some(mode),
+            // The session has it noted; the state shows the call alone.
+            DerivedFact::Delegated { .. } => {}
+            DerivedFact::Progress {
+                update,
+                message_index,
+            } => self.progress.push(ProgressNote {
+                update,
+                message_index,
+            }),
         }
     }
 }

@@ -12,13 +12,15 @@ use prost::encoding::{WireType, encode_key, encode_varint};
 use sha2::{Digest, Sha256};
 
 use super::derived::DerivedState;
-use super::state::ClientState;
+use super::derived::ProgressNote;
+use super::state::{ClientState, ProgressRecord};
 use super::timing::TurnTimings;
 use crate::cursor::blob::{Blob, BlobId};
 use crate::cursor::projection::{encode_history, encode_system};
 use crate::cursor::proto::agent::{
-    AgentConversationTurnStructure, ConversationPlan, ConversationStateStructure, ConversationStep,
-    ConversationTokenDetails, ConversationTurnStructure, conversation_turn_structure,
+    AgentConversationTurnStructure, CommunicateUpdateHistoryEntry, ConversationPlan,
+    ConversationStateStructure, ConversationStep, ConversationTokenDetails, ConversationTurnStructure,
+    conversation_turn_structure,
 };
 use crate::model::{HistoryItem, StateDigest};
 
@@ -66,6 +68,7 @@ pub struct Frontier {
     todos: Vec<Bytes>,
     plan: Option<Bytes>,
     read_paths: Vec<String>,
+    progress: ProgressRecord,
     timings: TurnTimings,
     pub(super) token_details: Option<ConversationTokenDetails>,
     pub(super) summary: Option<Bytes>,
@@ -143,6 +146,7 @@ impl Frontier {
             plan: state.plan.map(BlobId::to_wire),
             read_paths: state.read_paths.clone(),
             timings,
+            progress: state.progress.clone(),
             token_details: state.token_details,
             summary: state.summary.map(BlobId::to_wire),
             summary_archives: state.summary_archives.iter().map(|id| id.to_wire()).collect(),
@@ -230,6 +234,9 @@ impl Frontier {
         if let Some(mode) = derived.mode {
             self.mode = mode.to_wire().into();
         }
+        for note in derived.progress {
+            self.note_progress(note);
+        }
         for path in derived.read_paths {
             if !self.read_paths.contains(&path) {
                 self.read_paths.push(path);
@@ -247,6 +254,20 @@ impl Frontier {
         let id = blob.id.to_wire();
         self.unsent.push(blob);
         id
+    }
+
+    /// Notes what a subagent told of its progress.
+    pub fn note_progress(&mut self, note: ProgressNote) {
+        let update = note.update;
+        self.progress.history.push(CommunicateUpdateHistoryEntry {
+            step: update.current_step,
+            message_index: note.message_index,
+        });
+        // What an update leaves out stands as the last one that said it.
+        self.progress.final_summary = update.final_summary.or(self.progress.final_summary.take());
+        self.progress.completed_subtitle = update
+            .completed_subtitle
+            .or(self.progress.completed_subtitle.take());
     }
 
     /// Sets how full the context is.
@@ -276,6 +297,9 @@ impl Frontier {
             summary_archives: self.summary_archives.clone(),
             turn_timings: self.timings.to_wire(),
             read_paths: self.read_paths.clone(),
+            communicate_update_history: self.progress.history.clone(),
+            communicate_update_final_summary: self.progress.final_summary.clone(),
+            communicate_update_completed_subtitle: self.progress.completed_subtitle.clone(),
         }
         .encode_to_vec();
         [
@@ -428,6 +452,7 @@ mod tests {
                 summary_archives: vec![id(7).to_wire(), id(8).to_wire()],
                 turn_timings: vec![timing(1, 10), timing(2, 20), timing(0, 30)],
                 read_paths: vec!["a".to_owned()],
+                ..Default::default()
             }
         );
         assert!(bytes.ends_with(&state.opaque));

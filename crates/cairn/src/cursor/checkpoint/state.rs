@@ -7,10 +7,12 @@ use prost::Message as _;
 use prost::encoding::{DecodeContext, WireType, decode_key, skip_field};
 
 use crate::cursor::blob::{BlobId, InvalidBlobId};
-use crate::cursor::proto::agent::{ConversationStateStructure, ConversationTokenDetails, StepTiming};
+use crate::cursor::proto::agent::{
+    CommunicateUpdateHistoryEntry, ConversationStateStructure, ConversationTokenDetails, StepTiming,
+};
 
 /// The fields that cairn writes itself; everything else goes back to the client byte for byte. [proto]
-const OWNED_FIELDS: [u32; 11] = [1, 3, 4, 5, 6, 7, 8, 10, 13, 14, 18];
+const OWNED_FIELDS: [u32; 14] = [1, 3, 4, 5, 6, 7, 8, 10, 13, 14, 18, 23, 25, 28];
 
 /// A conversation state as it came from the client.
 #[derive(Clone, Debug, Default)]
@@ -39,6 +41,19 @@ pub struct ClientState {
     pub mode: Option<i32>,
     /// The files that were read, in the order in which they were first read.
     pub read_paths: Vec<String>,
+    /// What a subagent told of its progress.
+    pub progress: ProgressRecord,
+}
+
+/// What a subagent told of its progress, as the state keeps it.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct ProgressRecord {
+    /// Each step that it told of.
+    pub history: Vec<CommunicateUpdateHistoryEntry>,
+    /// What it did, if it said so at its end.
+    pub final_summary: Option<String>,
+    /// A few words to stand under the finished task.
+    pub completed_subtitle: Option<String>,
 }
 
 /// A conversation state that cannot be read.
@@ -84,6 +99,11 @@ impl ClientState {
             turn_timings: owned.turn_timings,
             mode: owned.mode,
             read_paths: owned.read_paths,
+            progress: ProgressRecord {
+                history: owned.communicate_update_history,
+                final_summary: owned.communicate_update_final_summary,
+                completed_subtitle: owned.communicate_update_completed_subtitle,
+            },
         })
     }
 }

@@ -39,6 +39,8 @@ pub struct PromptAssets {
     compaction: CompactionAssets,
     /// The tools of a subagent; it shares the agent's instructions.
     subagent_tools: Vec<ToolDefinition>,
+    /// What a subagent is told of itself.
+    subagent_identity: &'static str,
 }
 
 /// Whom a prompt is for.
@@ -77,6 +79,9 @@ struct Manifest {
     tools: Vec<String>,
 }
 
+/// The tool that no subagent has.
+const QUESTION_TOOL: &str = "AskQuestion";
+
 macro_rules! mode_files {
     ($mode:literal) => {
         [
@@ -107,6 +112,7 @@ impl PromptAssets {
                 include_str!("../../../prompt/cursor/modes/subagent.json"),
                 &catalog,
             )?,
+            subagent_identity: include_str!("../../../prompt/cursor/subagent/identity.md"),
             catalog,
         })
     }
@@ -132,12 +138,25 @@ impl PromptAssets {
         }
     }
 
+    /// What a subagent is told of itself, once, in its history.
+    pub fn subagent_identity(&self) -> &'static str {
+        self.subagent_identity
+    }
+
     /// The static tools in manifest order. A subagent has its own list where it carries a task out; in a mode that
     /// narrows what may be done, the mode's list holds for it too.
-    pub fn tools(&self, profile: Profile) -> &[ToolDefinition] {
+    pub fn tools(&self, profile: Profile) -> Vec<ToolDefinition> {
         match profile {
-            Profile::Subagent(Mode::Agent) => &self.subagent_tools,
-            Profile::Main(mode) | Profile::Subagent(mode) => &self.mode(mode).tools,
+            Profile::Main(mode) => self.mode(mode).tools.clone(),
+            Profile::Subagent(Mode::Agent) => self.subagent_tools.clone(),
+            // A narrower mode narrows a subagent too; nobody is there to answer its questions.
+            Profile::Subagent(mode) => {
+                let tools = self.mode(mode).tools.iter();
+                tools
+                    .filter(|tool| &*tool.name != QUESTION_TOOL)
+                    .cloned()
+                    .collect()
+            }
         }
     }
 }

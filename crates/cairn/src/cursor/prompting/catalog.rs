@@ -92,7 +92,8 @@ impl Catalog {
     }
 }
 
-/// Checks that a schema describes a closed object and that it requires only what it describes, at every depth.
+/// Checks that a schema describes a closed object and that it requires only what it describes, at every depth but in an
+/// inner object that says it is open.
 fn check_object_schema(schema: &Value) -> Result<(), String> {
     if schema["type"] != "object" {
         return Err("the schema's type is not object".to_owned());
@@ -119,6 +120,11 @@ fn check_object_schema(schema: &Value) -> Result<(), String> {
         } else {
             property
         };
+        let is_open = nested["additionalProperties"] == true && nested["properties"].is_null();
+        if nested["type"] == "object" && is_open {
+            // Another schema decides what is in it, such as that of an MCP tool.
+            continue;
+        }
         if nested["type"] == "object" {
             check_object_schema(nested).map_err(|what| format!("{name}: {what}"))?;
         } else if !nested["type"].is_string() {

@@ -14,6 +14,15 @@ pub struct CompiledPrompt {
     pub mcp: McpDirectory,
 }
 
+impl CompiledPrompt {
+    /// The prompt without a tool that this run shall not have.
+    #[must_use]
+    pub fn without(mut self, tool: &str) -> Self {
+        self.spec.tools.retain(|other| *other.name != *tool);
+        self
+    }
+}
+
 /// Compiles the prompt of a run. Equal inputs give equal bytes, whatever the order of the MCP tools.
 ///
 /// MCP tools follow the static ones in every mode: the wire does not say which of them only read, and the client asks
@@ -25,7 +34,7 @@ pub fn compile_prompt(
 ) -> Result<CompiledPrompt, RequestError> {
     let profile = profile.into();
     let (Profile::Main(mode) | Profile::Subagent(mode)) = profile;
-    let mut tools = assets.tools(profile).to_vec();
+    let mut tools = assets.tools(profile);
     let mut sorted: Vec<&McpTool> = mcp_tools.iter().collect();
     sorted.sort_by_key(|tool| (&tool.provider_identifier, &tool.tool_name));
     let mut mcp = McpDirectory::default();

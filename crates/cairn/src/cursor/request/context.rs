@@ -11,6 +11,7 @@ use std::fmt::Write as _;
 
 use url::Url;
 
+use super::mcp::mcp_descriptors;
 use super::text::{Tagged, one_line};
 use crate::cursor::proto::agent::cursor_rule_type::Type;
 use crate::cursor::proto::agent::{
@@ -223,11 +224,7 @@ fn mcp_servers(context: &RequestContext) -> String {
     // A server without an identifier of its own is known by its name.
     let identify =
         |identifier: &str, name: &str| if identifier.is_empty() { name } else { identifier }.to_owned();
-    let descriptors = context
-        .mcp_file_system_options
-        .iter()
-        .flat_map(|options| &options.mcp_descriptors);
-    let described = descriptors.map(|server| {
+    let described = mcp_descriptors(context).map(|server| {
         (
             identify(&server.server_identifier, &server.server_name),
             server.server_use_instructions.as_deref().unwrap_or_default(),

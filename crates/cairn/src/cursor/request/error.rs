@@ -71,6 +71,19 @@ pub enum RequestError {
         /// The mode's name on the wire, or its number.
         mode: String,
     },
+    /// The person's choice for a kind of subagent says nothing.
+    #[error(
+        "the model override for subagents of the kind {kind:?} selects nothing; choose a model, inherit or disabled"
+    )]
+    SubagentOverride {
+        /// The kind.
+        kind: String,
+    },
+    /// The end of background work that names neither a call nor a subagent nor a task.
+    #[error(
+        "a background task completion names neither its tool_call_id nor its subagent_id nor its task_id"
+    )]
+    NamelessCompletion,
     /// An MCP tool cannot be offered.
     #[error("MCP server {server:?}, tool {tool:?}: {fault}; mend the server, or disable the tool")]
     McpTool {

@@ -8,7 +8,7 @@ use serde_json::{Map, Number, Value};
 
 use super::RequestError;
 use crate::cursor::prompting::{McpTool, SchemaFault, canonical_schema};
-use crate::cursor::proto::agent::{McpToolDefinition, McpTools, RequestContext};
+use crate::cursor::proto::agent::{McpDescriptor, McpToolDefinition, McpTools, RequestContext};
 
 /// Collects the MCP tools of a run, one for each pair of server and tool, sorted by that pair.
 ///
@@ -29,8 +29,7 @@ pub fn collect_mcp_tools(
             slot.insert(from_definition(definition)?);
         }
     }
-    let options = context.and_then(|context| context.mcp_file_system_options.as_ref());
-    for server in options.iter().flat_map(|options| &options.mcp_descriptors) {
+    for server in context.into_iter().flat_map(mcp_descriptors) {
         for tool in &server.tools {
             match tools.entry((server.server_identifier.clone(), tool.tool_name.clone())) {
                 Entry::Occupied(mut slot) => {
@@ -64,6 +63,15 @@ pub fn collect_mcp_tools(
         }),
         None => Ok(tools.into_values().collect()),
     }
+}
+
+/// The servers as the context describes them, wherever in it they stand.
+pub(super) fn mcp_descriptors(context: &RequestContext) -> impl Iterator<Item = &McpDescriptor> {
+    let files = context.mcp_file_system_options.iter();
+    let meta = context.mcp_meta_tool_options.iter();
+    files
+        .flat_map(|options| &options.mcp_descriptors)
+        .chain(meta.flat_map(|options| &options.mcp_descriptors))
 }
 
 fn from_definition(definition: &McpToolDefinition) -> Result<McpTool, RequestError> {
@@ -125,7 +133,9 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
 
     use super::*;
-    use crate::cursor::proto::agent::{McpDescriptor, McpFileSystemOptions, McpToolDescriptor};
+    use crate::cursor::proto::agent::{
+        McpDescriptor, McpFileSystemOptions, McpMetaToolOptions, McpToolDescriptor,
+    };
 
     fn number(value: f64) -> prost_types::Value {
         prost_types::Value {
@@ -260,6 +270,36 @@ mod tests {
                 ("b", "t", "b-t", "t of b", None),
             ]
         );
+    }
+
+    #[test]
+    fn a_server_is_told_apart_from_its_provider_by_either_kind_of_descriptor() {
+        let descriptor = |server: &str| McpDescriptor {
+            server_identifier: server.to_owned(),
+            tools: vec![McpToolDescriptor {
+                tool_name: "t".to_owned(),
+                ..McpToolDescriptor::default()
+            }],
+            ..McpDescriptor::default()
+        };
+        let context = RequestContext {
+            tools: vec![definition("a", "t"), definition("b", "t"), definition("c", "t")],
+            mcp_file_system_options: Some(McpFileSystemOptions {
+                mcp_descriptors: vec![descriptor("a")],
+                ..McpFileSystemOptions::default()
+            }),
+            mcp_meta_tool_options: Some(McpMetaToolOptions {
+                enabled: true,
+                mcp_descriptors: vec![descriptor("b")],
+            }),
+            ..RequestContext::default()
+        };
+        let tools = collect_mcp_tools(None, Some(&context)).unwrap();
+        let servers: Vec<_> = tools
+            .iter()
+            .map(|tool| tool.server_identifier.as_deref())
+            .collect();
+        assert_eq!(servers, [Some("a"), Some("b"), None]);
     }
 
     #[test]

@@ -5,8 +5,10 @@
 
 mod archive;
 mod attachments;
+mod background;
 mod context;
 mod context_link;
+mod delegation;
 mod edit;
 mod error;
 mod hydrate;
@@ -17,10 +19,13 @@ mod mode;
 mod model;
 mod prepare;
 mod runtime;
+mod subagent;
 mod text;
 
+pub use background::{completion_messages, new_completions, simulated_message};
 pub use context::compile_request_context;
 pub use context_link::ContextLink;
+pub use delegation::{open_delegations, take_ended};
 pub use error::RequestError;
 pub use identity::{
     TurnEvent, event_id, initial_messages, latest_context, message_id, origin_of_wire_id, wire_id,
@@ -31,3 +36,4 @@ pub use mode::Mode;
 pub use model::model_spec;
 pub use prepare::{Prepared, prepare, run_id};
 pub use runtime::{RuntimeInput, compile_runtime_message, needed_blobs};
+pub use subagent::{defined_subagents, identity_message, run_model, subagent_kind, subagent_models};

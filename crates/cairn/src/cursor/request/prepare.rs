@@ -15,7 +15,8 @@ use super::edit::{content_of, cut_back_to, message_of};
 use super::hydrate::{fetch_messages, fetch_one, fetch_turns};
 use super::{
     Mode, RuntimeInput, TurnEvent, collect_mcp_tools, compile_request_context, compile_runtime_message,
-    event_id, initial_messages, model_spec, needed_blobs,
+    defined_subagents, event_id, identity_message, initial_messages, needed_blobs, new_completions,
+    open_delegations, run_model, simulated_message, subagent_kind, subagent_models, take_ended,
 };
 use crate::clock;
 use crate::cursor::actor::CursorContext;
@@ -27,13 +28,15 @@ use crate::cursor::pictures::{self, Entered};
 use crate::cursor::projection::{DecodedRoot, ProjectionError, decode_pending, decode_root, import_history};
 use crate::cursor::prompting::{McpDirectory, Profile, compile_prompt};
 use crate::cursor::proto::agent::{
-    AgentConversationTurnStructure, AgentRunRequest, RequestContext, UserMessage, conversation_action,
+    AgentConversationTurnStructure, AgentRunRequest, BackgroundTaskCompletionAction, RequestContext,
+    UserMessage, conversation_action,
 };
-use crate::cursor::tools::{McpTool, ToolRuntimeConfig};
+use crate::cursor::tools::{McpTool, PROGRESS_TOOL, SubagentScope, ToolRuntimeConfig};
 use crate::model::{
-    CallId, ConversationId, Message, ModelSpec, ParentCall, PreparedRun, RevisionId, RunAction, RunFailure,
-    RunId, RunKind,
+    CallId, ConversationId, Delegation, Message, ModelSpec, ParentCall, PreparedRun, RevisionId, RunAction,
+    RunFailure, RunId, RunKind, SubagentKind, project,
 };
+use crate::store::RecordedOutcome;
 
 /// What a request became.
 #[derive(Debug)]
@@ -46,6 +49,8 @@ pub struct Prepared {
     pub tools: ToolRuntimeConfig,
     /// What the person should know before the run says anything.
     pub notices: Vec<String>,
+    /// Subagents in the background whose end the run is still to be told of.
+    pub delegations: Vec<Delegation>,
 }
 
 /// The id of the run that serves a request.
@@ -70,11 +75,14 @@ pub async fn prepare(
         Some(id) if !id.is_empty() => ConversationId::new(id),
         _ => return Err(protocol("the run_request names no conversation_id")),
     };
-    let model = model_spec(
-        request.requested_model.as_ref(),
-        request.model_details.as_ref(),
-        &context.models,
-    )?;
+    let kind = run_kind(subagent_kind(&request), parent)?;
+    let own_kind = kind_of(&kind);
+    let subagents = Arc::new(subagent_models(&request, &context.models)?);
+    let model = Arc::new(run_model(&request, own_kind, &subagents, &context.models)?);
+    let root = match request.conversation_group_id.as_deref() {
+        Some(group) if !group.is_empty() => ConversationId::new(group),
+        _ => conversation.clone(),
+    };
     let mut state =
         ClientState::decode(&request.conversation_state.clone().unwrap_or_default()).map_err(protocol)?;
     let prefetched = request
@@ -115,6 +123,9 @@ pub async fn prepare(
             (ActionKind::Resume, None, action.request_context)
         }
         Some(conversation_action::Action::SummarizeAction(_)) => (ActionKind::Compact, None, None),
+        Some(conversation_action::Action::BackgroundTaskCompletionAction(action)) => {
+            (ActionKind::Wake(action), None, None)
+        }
         Some(conversation_action::Action::CancelAction(_)) => {
             return Err(protocol("a cancel_action cannot start a run"));
         }
@@ -138,6 +149,14 @@ pub async fn prepare(
         base = base_revision(&conversation, &state, context, blobs).await?;
         tracing::info!(conversation = %conversation, revision = %base, "an earlier message was edited");
     }
+    let forgotten = match own_kind {
+        Some(_) if state.roots.is_empty() => finished_head(&conversation, context).await?,
+        _ => None,
+    };
+    if let Some(head) = &forgotten {
+        base = head.clone();
+        tracing::info!(conversation = %conversation, revision = %base, "a subagent goes on that its client forgot");
+    }
     let pending = state
         .pending
         .first()
@@ -153,43 +172,64 @@ pub async fn prepare(
         None => link.request().await?,
     };
     let offered = collect_mcp_tools(request.mcp_tools.as_ref(), Some(&request_context))?;
-    let is_subagent = request
-        .subagent_type_name
-        .as_ref()
-        .is_some_and(|kind| !kind.is_empty());
-    let profile = match is_subagent {
-        true => Profile::Subagent(mode),
-        false => Profile::Main(mode),
+    let profile = match own_kind {
+        None => Profile::Main(mode),
+        Some(_) => Profile::Subagent(mode),
     };
-    let compiled = compile_prompt(&context.prompts, profile, &offered)?;
+    let mut compiled = compile_prompt(&context.prompts, profile, &offered)?;
+    if request.suppress_subagent_progress_update_tool == Some(true) {
+        compiled = compiled.without(PROGRESS_TOOL);
+    }
     let prompt = Arc::new(compiled.spec);
-    let turn = match &user_message {
-        Some((raw, _)) => TurnStart::New {
+    let history = context.services.store.history(&base).await?;
+    let history: Vec<&Message> = history.iter().map(AsRef::as_ref).collect();
+    let store = &context.services.store;
+    let mut delegations = open_delegations(store, &conversation, &history).await?;
+    let mut notices = Vec::new();
+    let messages = match (&action, &user_message) {
+        (ActionKind::Start, Some((_, message))) => {
+            let turn = NewTurn {
+                request_id,
+                mode,
+                // The history of another mode comes before this message.
+                entered: !state.roots.is_empty()
+                    && state
+                        .mode
+                        .is_some_and(|stored| Mode::from_wire(stored) != Ok(mode)),
+                message,
+                kind: own_kind,
+                model: &model,
+                request_context: &request_context,
+            };
+            let (messages, told) = new_messages(turn, &base, context, blobs).await?;
+            notices = told;
+            note_input(message, &conversation, &messages, context).await?;
+            // What ended meanwhile stands before what the person says now.
+            let completions = take_ended(store, &mut delegations).await?;
+            let ended = new_completions(history.iter().copied(), &completions)?;
+            ended.into_iter().chain(messages).collect()
+        }
+        (ActionKind::Wake(woken), _) => new_completions(history.iter().copied(), woken)?,
+        (ActionKind::Start | ActionKind::Resume | ActionKind::Compact, _) => Vec::new(),
+    };
+    let turn = match (&action, &user_message) {
+        (_, Some((raw, _))) => TurnStart::New {
             user_message: raw.clone(),
             request_id: request_id.to_owned(),
         },
-        None => TurnStart::Continued(last_turn(&state, blobs).await?),
-    };
-    let mut notices = Vec::new();
-    let action = match (&action, &user_message) {
-        (ActionKind::Start, Some((_, message))) => RunAction::Start {
-            interrupted: pending,
-            messages: {
-                // The history of another mode comes before this message.
-                let entered = !state.roots.is_empty()
-                    && state
-                        .mode
-                        .is_some_and(|stored| Mode::from_wire(stored) != Ok(mode));
-                let said = (mode, entered, message);
-                let (messages, told) =
-                    new_messages(request_id, said, &request_context, &model, &base, context, blobs).await?;
-                notices = told;
-                note_input(message, &conversation, &messages, context).await?;
-                messages
-            },
+        (ActionKind::Wake(_), None) if !messages.is_empty() => TurnStart::New {
+            user_message: simulated_message(&messages, mode),
+            request_id: request_id.to_owned(),
         },
-        (ActionKind::Compact, _) => RunAction::Compact { interrupted: pending },
-        (ActionKind::Start | ActionKind::Resume, _) => RunAction::Resume { pending },
+        _ => TurnStart::Continued(last_turn(&state, blobs).await?),
+    };
+    let action = match action {
+        ActionKind::Start | ActionKind::Wake(_) => RunAction::Start {
+            interrupted: pending,
+            messages,
+        },
+        ActionKind::Resume => RunAction::Resume { pending },
+        ActionKind::Compact => RunAction::Compact { interrupted: pending },
     };
     let todos = match &derived.todos {
         Some(todos) => todos.clone(),
@@ -199,6 +239,10 @@ pub async fn prepare(
     let mut frontier =
         Frontier::new(&state, &prompt.instructions, wire_mode, turn, clock::unix_ms()).map_err(defect)?;
     frontier.derive(derived);
+    if forgotten.is_some() {
+        let items = project(history.iter().copied()).map_err(defect)?;
+        frontier.append_history(&items).map_err(defect)?;
+    }
     let environment = request_context.env.as_ref();
     let tools = ToolRuntimeConfig {
         conversation_id: conversation.to_string(),
@@ -211,6 +255,13 @@ pub async fn prepare(
         terminals_folder: environment
             .map(|env| env.terminals_folder.clone())
             .filter(|path| !path.is_empty()),
+        subagents: SubagentScope {
+            root: root.to_string(),
+            parent_model: model.clone(),
+            models: subagents.clone(),
+            defined: defined_subagents(&request_context),
+            cloud: request.can_create_cloud_subagents == Some(true),
+        },
     };
     let base_size = state
         .token_details
@@ -221,8 +272,10 @@ pub async fn prepare(
         run: PreparedRun {
             id: run_id(request_id),
             conversation,
-            kind: run_kind(request.subagent_type_name, parent),
-            model: Arc::new(model),
+            root,
+            kind,
+            model,
+            subagents,
             prompt,
             compaction: Some(compaction),
             base,
@@ -231,6 +284,7 @@ pub async fn prepare(
         frontier,
         tools,
         notices,
+        delegations,
     })
 }
 
@@ -238,6 +292,22 @@ enum ActionKind {
     Start,
     Resume,
     Compact,
+    /// Work in the background has ended.
+    Wake(BackgroundTaskCompletionAction),
+}
+
+/// A turn that a person, or the run above a subagent, begins.
+#[derive(Clone, Copy)]
+struct NewTurn<'a> {
+    request_id: &'a str,
+    mode: Mode,
+    /// Whether the history before it is another mode's.
+    entered: bool,
+    message: &'a UserMessage,
+    /// The kind of subagent whose turn it is, if it is one's.
+    kind: Option<&'a SubagentKind>,
+    model: &'a ModelSpec,
+    request_context: &'a RequestContext,
 }
 
 /// The revision that the client's roots stand for: known from their digest, or imported from the blobs themselves.
@@ -280,21 +350,37 @@ async fn base_revision(
     Ok(revision)
 }
 
-/// The messages that this turn adds: the request context if it changed, then what the person said. With what the person
-/// should know of it.
-#[allow(
-    clippy::too_many_arguments,
-    reason = "all of the request goes into its messages"
-)]
+/// The head of a subagent's conversation whose last run has finished.
+///
+/// The official client goes on with such a subagent under its old id, and with an empty state unless the parent's run is
+/// still the same [sdk]: what the subagent knew is known here alone.
+async fn finished_head(
+    conversation: &ConversationId,
+    context: &CursorContext,
+) -> Result<Option<RevisionId>, RunFailure> {
+    let store = &context.services.store;
+    let last = store.runs_of(conversation).await?.pop();
+    match last.and_then(|run| run.outcome) {
+        Some(RecordedOutcome::Completed) => Ok(store.head(conversation).await?),
+        Some(RecordedOutcome::Cancelled | RecordedOutcome::Failed(_) | RecordedOutcome::Interrupted)
+        | None => Ok(None),
+    }
+}
+
+/// The messages that this turn adds: what a subagent is told of itself, once; the request context if it changed; then
+/// what was said. With what the person should know of it.
 async fn new_messages(
-    request_id: &str,
-    (mode, entered, message): (Mode, bool, &UserMessage),
-    request_context: &RequestContext,
-    model: &ModelSpec,
+    turn: NewTurn<'_>,
     base: &RevisionId,
     context: &CursorContext,
     blobs: &BlobSync,
 ) -> Result<(Vec<Message>, Vec<String>), RunFailure> {
+    let NewTurn {
+        message,
+        request_context,
+        mode,
+        ..
+    } = turn;
     let mut fetched = HashMap::new();
     for need in needed_blobs(message) {
         let id = BlobId::from_wire(&need.id).map_err(protocol)?;
@@ -306,29 +392,35 @@ async fn new_messages(
     let runtime = compile_runtime_message(
         &context.prompts,
         &RuntimeInput {
-            mode,
+            mode: turn.mode,
             user_message: message,
             now: now.ok_or_else(|| defect("the system clock is out of range"))?,
             time_zone: request_context.env.as_ref().map(|env| env.time_zone.as_str()),
-            mode_reminder: entered.then(|| context.prompts.mode(mode).entered),
+            mode_reminder: turn.entered.then(|| context.prompts.mode(mode).entered),
             blobs: &|id| fetched.get(id).cloned(),
         },
     )?;
     let Entered {
         parts: runtime,
         notices,
-    } = pictures::enter(runtime, model).await;
+    } = pictures::enter(runtime, turn.model).await;
     let history = context.services.store.history(base).await?;
     let compiled = compile_request_context(request_context);
     let event = TurnEvent {
-        id: event_id(message, request_id),
+        id: event_id(message, turn.request_id),
         context: compiled.as_deref(),
         runtime,
     };
-    Ok((
-        initial_messages(history.iter().map(AsRef::as_ref), event),
-        notices,
-    ))
+    let history = || history.iter().map(AsRef::as_ref);
+    let mut messages = match turn.kind {
+        Some(kind) => {
+            let identity = context.prompts.subagent_identity();
+            identity_message(history(), kind, identity, request_context)
+        }
+        None => Vec::new(),
+    };
+    messages.extend(initial_messages(history(), event));
+    Ok((messages, notices))
 }
 
 /// Whether the base history holds this message with other content: then the person edited it. [capture] A message
@@ -407,16 +499,28 @@ async fn last_turn(
     })
 }
 
-fn run_kind(subagent_type: Option<String>, parent: Option<ParentReference>) -> RunKind {
-    match subagent_type.filter(|kind| !kind.is_empty()) {
-        None => RunKind::Main,
-        Some(kind) => RunKind::Subagent {
-            kind: kind.into(),
+/// A run is a subagent's if its request names a kind; only then can a run stand above it.
+fn run_kind(kind: Option<SubagentKind>, parent: Option<ParentReference>) -> Result<RunKind, RunFailure> {
+    match (kind, parent) {
+        (None, None) => Ok(RunKind::Main),
+        (None, Some(parent)) => Err(protocol(format!(
+            "the request names call {} of request {} as its parent, but no subagent_type_name",
+            parent.tool_call_id, parent.request_id
+        ))),
+        (Some(kind), parent) => Ok(RunKind::Subagent {
+            kind,
             parent: parent.map(|parent| ParentCall {
                 run: run_id(&parent.request_id),
                 call: CallId::new(parent.tool_call_id),
             }),
-        },
+        }),
+    }
+}
+
+fn kind_of(kind: &RunKind) -> Option<&SubagentKind> {
+    match kind {
+        RunKind::Main => None,
+        RunKind::Subagent { kind, .. } => Some(kind),
     }
 }
 

@@ -6,7 +6,10 @@ use regex::Regex;
 use serde_json::{Map, Value};
 
 use super::asked::Asked;
+use super::mcp::{CallMcpToolArguments, FetchMcpResourceArguments, GetMcpToolsArguments};
 use super::number::exact_integer;
+use super::progress::ProgressUpdate;
+use super::task::TaskArguments;
 use super::todos::TodoWriteArguments;
 use crate::cursor::proto::agent::McpArgs;
 
@@ -25,6 +28,11 @@ pub(super) enum Arguments {
     AwaitShell(AwaitShellArguments),
     ReadLints(ReadLintsArguments),
     Mcp(McpArgs),
+    GetMcpTools(GetMcpToolsArguments),
+    CallMcpTool(CallMcpToolArguments),
+    FetchMcpResource(FetchMcpResourceArguments),
+    Task(TaskArguments),
+    UpdateCurrentStep(ProgressUpdate),
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -276,6 +284,14 @@ impl Reader {
                 ));
                 Some(0)
             }
+        }
+    }
+
+    /// An object of any members, or left out.
+    pub(super) fn optional_object(&mut self, name: &str) -> Option<Map<String, Value>> {
+        match self.take(name)? {
+            Value::Object(members) => Some(members),
+            other => Some(self.mistyped(name, "an object", &other)),
         }
     }
 

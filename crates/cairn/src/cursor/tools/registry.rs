@@ -7,6 +7,9 @@ use super::arguments::{
     Arguments, AwaitShellArguments, CellChange, CellKind, Change, DeleteArguments, EditArguments,
     GlobArguments, GrepArguments, LinePattern, ReadArguments, ReadLintsArguments, Reader, ShellArguments,
 };
+use super::mcp::{CALL_MCP_TOOL, FETCH_MCP_RESOURCE, GET_MCP_TOOLS};
+use super::progress::UPDATE_CURRENT_STEP;
+use super::task::TASK;
 use super::{asked, todos};
 use crate::cursor::proto::agent::{
     AwaitToolCall, DeleteArgs, DeleteToolCall, EditArgs, EditToolCall, GlobToolArgs, GlobToolCall, GrepArgs,
@@ -318,6 +321,11 @@ static TOOLS: &[ToolEntry] = &[
         placeholder: |_| Tool::UpdateTodosToolCall(UpdateTodosToolCall::default()),
         read: |reader| Arguments::TodoWrite(todos::read(reader)),
     },
+    TASK,
+    GET_MCP_TOOLS,
+    FETCH_MCP_RESOURCE,
+    UPDATE_CURRENT_STEP,
+    CALL_MCP_TOOL,
 ];
 
 fn read_cell(reader: &mut Reader) -> CellChange {

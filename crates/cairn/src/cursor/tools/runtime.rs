@@ -13,9 +13,12 @@ use super::codec::{card, request, response, update};
 use super::dispatch::{self, Awaiting, Progress, Scope, ServiceRequest, Step, Times};
 use super::error::ToolProtocolError;
 use super::execs::{Exec, Execs, adds_nothing, background_output};
+use super::mcp::McpTable;
 use super::offer::{McpTool, Offer, Refusal};
+use super::progress;
 use super::result::{DerivedFact, Outcome, derived_facts, local};
 use super::stream::ArgumentStream;
+use super::task::SubagentScope;
 use crate::cursor::proto::agent::{
     ExecClientControlMessage, ExecClientMessage, InteractionQuery, TodoItem, ToolCall as ProtoToolCall,
     agent_server_message::Message, exec_client_control_message, exec_client_message, tool_call::Tool,
@@ -42,6 +45,8 @@ pub struct ToolRuntimeConfig {
     pub working_directory: Option<String>,
     /// Where the client writes the output of background commands, if it said so.
     pub terminals_folder: Option<String>,
+    /// What subagents may be started.
+    pub subagents: SubagentScope,
 }
 
 /// What the session has to do, in order.
@@ -124,6 +129,7 @@ struct Running {
 impl ToolRuntime {
     /// A runtime without any call.
     pub fn new(config: ToolRuntimeConfig) -> Self {
+        let mcp = McpTable::new(config.mcp.values().cloned());
         Self {
             offer: Offer {
                 names: config.offered,
@@ -136,6 +142,8 @@ impl ToolRuntime {
                 terminals_folder: config.terminals_folder,
                 todos: config.todos,
                 mode: config.mode,
+                mcp,
+                subagents: config.subagents,
             },
             execs: Execs::default(),
             last_query_id: 0,
@@ -381,6 +389,16 @@ impl ToolRuntime {
         Ok(effects)
     }
 
+    /// Tells a finished call which step of its turn it becomes, counted from one.
+    pub fn place(&mut self, call: &CallId, position: u32) {
+        if let Some(CallState::Finished {
+            shown: Some((card, _)),
+        }) = self.calls.get_mut(call)
+        {
+            progress::place(&mut card.tool, position);
+        }
+    }
+
     /// The run stored the call's result. None if the call was not finished here.
     pub fn committed(&mut self, call: &CallId) -> Option<CommittedTool> {
         let state = self.calls.get_mut(call)?;
@@ -567,6 +585,9 @@ impl ToolRuntime {
             }
         }
         let content = outcome.content(self.result_limit);
+        if let Some(learned) = outcome.learned {
+            self.scope.mcp = learned;
+        }
         let mut tool_call = update::tool_call(call, outcome.tool);
         tool_call.started_at_ms = Some(running.started_at_ms);
         tool_call.completed_at_ms = Some(now_ms);

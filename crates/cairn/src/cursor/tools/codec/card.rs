@@ -2,13 +2,15 @@
 
 use crate::cursor::proto::agent::{
     AwaitArgs, AwaitError, AwaitResult, AwaitToolCall, DeleteError, DeleteResult, DeleteToolCall, EditArgs,
-    EditError, EditResult, EditToolCall, GlobToolArgs, GlobToolCall, GlobToolError, GlobToolResult,
-    GrepError, GrepResult, GrepToolCall, McpToolCall, McpToolError, McpToolResult, ReadLintsToolArgs,
-    ReadLintsToolCall, ReadLintsToolError, ReadLintsToolResult, ReadToolArgs, ReadToolCall, ReadToolError,
-    ReadToolResult, ShellResult, ShellSpawnError, ShellToolCall, UpdateTodosArgs, UpdateTodosError,
-    UpdateTodosResult, UpdateTodosToolCall, await_result, delete_result, edit_result, glob_tool_result,
-    grep_result, mcp_tool_result, read_lints_tool_result, read_tool_result, shell_result, tool_call::Tool,
-    update_todos_result,
+    EditError, EditResult, EditToolCall, GetMcpToolsAgentResult, GetMcpToolsError, GetMcpToolsToolCall,
+    GlobToolArgs, GlobToolCall, GlobToolError, GlobToolResult, GrepError, GrepResult, GrepToolCall,
+    McpToolCall, McpToolError, McpToolResult, ReadLintsToolArgs, ReadLintsToolCall, ReadLintsToolError,
+    ReadLintsToolResult, ReadMcpResourceError, ReadMcpResourceExecResult, ReadMcpResourceToolCall,
+    ReadToolArgs, ReadToolCall, ReadToolError, ReadToolResult, ShellResult, ShellSpawnError, ShellToolCall,
+    TaskError, TaskResult, TaskToolCall, UpdateTodosArgs, UpdateTodosError, UpdateTodosResult,
+    UpdateTodosToolCall, await_result, delete_result, edit_result, get_mcp_tools_agent_result,
+    glob_tool_result, grep_result, mcp_tool_result, read_lints_tool_result, read_mcp_resource_exec_result,
+    read_tool_result, shell_result, task_result, tool_call::Tool, update_todos_result,
 };
 use crate::model::CallId;
 
@@ -16,8 +18,10 @@ use super::super::arguments::{
     Arguments, AwaitShellArguments, EditArguments, GlobArguments, ReadArguments, ReadLintsArguments,
 };
 use super::super::lines::to_lf;
+use super::super::mcp::{self, CallMcpToolArguments};
+use super::super::progress;
 use super::super::result::asked::failed_card;
-use super::request;
+use super::{request, task};
 
 /// The card of a call whose arguments are whole. `directory` is where a command runs unless the model named one.
 pub(in super::super) fn card(
@@ -70,7 +74,26 @@ pub(in super::super) fn card(
             result: None,
             description: None,
         }),
+        Arguments::CallMcpTool(asked) => named_mcp_tool(asked),
+        Arguments::GetMcpTools(asked) => Tool::GetMcpToolsToolCall(GetMcpToolsToolCall {
+            args: Some(request::get_mcp_tools_args(call, asked)),
+            result: None,
+        }),
+        Arguments::FetchMcpResource(asked) => Tool::ReadMcpResourceToolCall(ReadMcpResourceToolCall {
+            args: Some(request::read_mcp_resource_args(call, asked)),
+            result: None,
+        }),
+        Arguments::Task(asked) => Tool::TaskToolCall(TaskToolCall {
+            args: Some(task::card_args(asked)),
+            ..TaskToolCall::default()
+        }),
+        Arguments::UpdateCurrentStep(update) => Tool::CommunicateUpdateToolCall(progress::card(update)),
     }
+}
+
+/// The card of a call by server and name, before its definition is looked up.
+pub(in super::super) fn named_mcp_tool(asked: &CallMcpToolArguments) -> Tool {
+    Tool::McpToolCall(mcp::named(asked.server.clone(), asked.tool_name.clone()))
 }
 
 /// What a Read card shows.
@@ -209,6 +232,30 @@ pub(in super::super) fn failed(mut card: Tool, message: &str) -> Tool {
                 })),
             });
         }
+        Tool::GetMcpToolsToolCall(tools) => {
+            tools.result = Some(GetMcpToolsAgentResult {
+                result: Some(get_mcp_tools_agent_result::Result::Error(GetMcpToolsError {
+                    error,
+                })),
+            });
+        }
+        Tool::ReadMcpResourceToolCall(resource) => {
+            let uri = resource.args.as_ref().map(|args| args.uri.clone());
+            resource.result = Some(ReadMcpResourceExecResult {
+                result: Some(read_mcp_resource_exec_result::Result::Error(
+                    ReadMcpResourceError {
+                        uri: uri.unwrap_or_default(),
+                        error,
+                    },
+                )),
+            });
+        }
+        Tool::TaskToolCall(task) => {
+            task.result = Some(TaskResult {
+                result: Some(task_result::Result::Error(TaskError { error })),
+            });
+        }
+        Tool::CommunicateUpdateToolCall(update) => *update = progress::failed(update.clone(), error),
         Tool::AskQuestionToolCall(_)
         | Tool::CreatePlanToolCall(_)
         | Tool::SwitchModeToolCall(_)

@@ -3,4 +3,5 @@
 pub(super) mod card;
 pub(super) mod request;
 pub(super) mod response;
+pub(super) mod task;
 pub(super) mod update;

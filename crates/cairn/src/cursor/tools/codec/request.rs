@@ -1,13 +1,15 @@
 //! Typed arguments to exec messages. Must never know: cards, results.
 
 use crate::cursor::proto::agent::{
-    DeleteArgs, DiagnosticsArgs, ExecServerAbort, ExecServerControlMessage, ExecServerMessage, GrepArgs,
-    ReadArgs, ShellArgs, ShellCommandParsingResult, TimeoutBehavior, WriteArgs,
-    agent_server_message::Message, exec_server_control_message, exec_server_message,
+    DeleteArgs, DiagnosticsArgs, ExecServerAbort, ExecServerControlMessage, ExecServerMessage,
+    GetMcpToolsArgs, GrepArgs, ListMcpResourcesExecArgs, McpStateExecArgs, ReadArgs, ReadMcpResourceExecArgs,
+    ShellArgs, ShellCommandParsingResult, TimeoutBehavior, WriteArgs, agent_server_message::Message,
+    exec_server_control_message, exec_server_message,
 };
 use crate::model::CallId;
 
 use super::super::arguments::{DeleteArguments, GlobArguments, GrepArguments, ReadArguments, ShellArguments};
+use super::super::mcp::{FetchMcpResourceArguments, GetMcpToolsArguments};
 
 /// The client stops a command after a day, whatever was asked.
 const HARD_TIMEOUT_MS: i32 = 86_400_000;
@@ -186,4 +188,39 @@ pub(in super::super) fn glob_args(call: &CallId, glob: &GlobArguments) -> GrepAr
         tool_call_id: call.to_string(),
         ..GrepArgs::default()
     }
+}
+
+/// What GetMcpTools asks for, as its card shows it.
+pub(in super::super) fn get_mcp_tools_args(call: &CallId, asked: &GetMcpToolsArguments) -> GetMcpToolsArgs {
+    GetMcpToolsArgs {
+        server: asked.server.clone(),
+        tool_name: asked.tool_name.clone(),
+        pattern: asked.pattern.clone(),
+        tool_call_id: call.to_string(),
+    }
+}
+
+/// The servers as they are now. The client lists all of them, so none is named: what was asked for is picked here. [sdk]
+pub(in super::super) fn mcp_state() -> exec_server_message::Message {
+    exec_server_message::Message::McpStateExecArgs(McpStateExecArgs::default())
+}
+
+/// A resource to read.
+pub(in super::super) fn read_mcp_resource_args(
+    call: &CallId,
+    asked: &FetchMcpResourceArguments,
+) -> ReadMcpResourceExecArgs {
+    ReadMcpResourceExecArgs {
+        server: asked.server.clone(),
+        uri: asked.uri.clone(),
+        tool_call_id: call.to_string(),
+        ..ReadMcpResourceExecArgs::default()
+    }
+}
+
+/// What a server has to read.
+pub(in super::super) fn list_mcp_resources(server: &str) -> exec_server_message::Message {
+    exec_server_message::Message::ListMcpResourcesExecArgs(ListMcpResourcesExecArgs {
+        server: Some(server.to_owned()),
+    })
 }

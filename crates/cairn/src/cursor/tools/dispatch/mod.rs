@@ -7,16 +7,21 @@ mod asked;
 mod await_shell;
 mod edit;
 mod lints;
+mod mcp;
 mod shell;
+mod task;
 
 use super::arguments::{Arguments, GlobArguments, ReadArguments};
-use super::codec::request;
 use super::codec::response::ExecAnswer;
-use super::result::exec::{delete, mcp, read, search};
+use super::codec::{card, request};
+use super::mcp::{GetMcpToolsArguments, McpTable};
+use super::progress;
+use super::result::exec::{self, delete, mcp_state, read, search};
 use super::result::{Outcome, local};
+use super::task::SubagentScope;
 use crate::cursor::proto::agent::{
-    DeleteArgs, GrepArgs, McpArgs, TodoItem, ToolCallDelta, exec_server_message::Message, interaction_query,
-    interaction_response,
+    DeleteArgs, GetMcpToolsArgs, GrepArgs, McpArgs, TodoItem, ToolCallDelta, exec_server_message::Message,
+    interaction_query, interaction_response,
 };
 use crate::cursor::request::Mode;
 use crate::model::CallId;
@@ -35,6 +40,10 @@ pub(super) struct Scope {
     pub todos: Vec<TodoItem>,
     /// The mode that the run is in.
     pub mode: Mode,
+    /// The MCP tools that can be called by server and name.
+    pub mcp: McpTable,
+    /// What subagents may be started.
+    pub subagents: SubagentScope,
 }
 
 impl Scope {
@@ -55,6 +64,12 @@ pub(super) enum Awaiting {
     Grep(GrepArgs),
     Glob(GlobArguments),
     Mcp(McpArgs),
+    McpState {
+        args: GetMcpToolsArgs,
+        asked: GetMcpToolsArguments,
+    },
+    Resource(Box<mcp::ResourceRun>),
+    Task(Box<task::TaskRun>),
     Shell(Box<shell::ShellRun>),
     Edit(Box<edit::EditRun>),
     Asked(Box<asked::AskedRun>),
@@ -133,6 +148,20 @@ pub(super) fn begin(call: &CallId, arguments: Arguments, scope: &Scope) -> Step 
             Awaiting::Glob(glob),
         ),
         Arguments::Mcp(args) => (Message::McpArgs(args.clone()), Awaiting::Mcp(args)),
+        Arguments::CallMcpTool(asked) => {
+            let card = card::named_mcp_tool(&asked);
+            match scope.mcp.resolve(call, asked) {
+                Ok(args) => (Message::McpArgs(args.clone()), Awaiting::Mcp(args)),
+                Err(text) => return Step::Done(local::failure(card, &text)),
+            }
+        }
+        Arguments::GetMcpTools(asked) => {
+            let args = request::get_mcp_tools_args(call, &asked);
+            (request::mcp_state(), Awaiting::McpState { args, asked })
+        }
+        Arguments::FetchMcpResource(asked) => return mcp::begin(call, &asked),
+        Arguments::Task(asked) => return task::begin(call, &asked, scope),
+        Arguments::UpdateCurrentStep(update) => return Step::Done(progress::outcome(update)),
         Arguments::Edit(edit) => return edit::begin(call, edit),
         Arguments::Asked(asked) => return asked::begin(call, asked, scope),
         Arguments::AwaitShell(asked) => return await_shell::begin(call, asked, scope),
@@ -171,7 +200,15 @@ pub(super) fn advance(
         (Awaiting::Delete(args), ExecAnswer::Delete(result)) => delete::outcome(args, result),
         (Awaiting::Grep(args), ExecAnswer::Grep(result)) => search::grep(args, result),
         (Awaiting::Glob(asked), ExecAnswer::Grep(result)) => search::glob(&asked, result),
-        (Awaiting::Mcp(args), ExecAnswer::Mcp(result)) => mcp::outcome(args, result),
+        (Awaiting::Mcp(args), ExecAnswer::Mcp(result)) => exec::mcp::outcome(args, result),
+        (Awaiting::McpState { args, asked }, ExecAnswer::McpState(result)) => {
+            mcp_state::outcome(args, &asked, result)
+        }
+        (Awaiting::Task(run), ExecAnswer::Subagent(result)) => {
+            let elapsed_ms = times.now_ms.saturating_sub(times.started_ms);
+            task::finish(*run, result, elapsed_ms)
+        }
+        (Awaiting::Resource(run), answer) => return mcp::advance(*run, answer).map(Progress::Step),
         (Awaiting::Shell(run), ExecAnswer::Shell(event)) => {
             let elapsed_ms = times.now_ms.saturating_sub(times.started_ms);
             return Ok(shell::advance(*run, event, scope, elapsed_ms));
@@ -230,6 +267,9 @@ impl Awaiting {
             Self::Delete(_) => "delete_result",
             Self::Grep(_) | Self::Glob(_) => "grep_result",
             Self::Mcp(_) => "mcp_result",
+            Self::McpState { .. } => "mcp_state_exec_result",
+            Self::Resource(run) => run.expects(),
+            Self::Task(_) => "subagent_result",
             Self::Shell(_) => "shell_stream",
             Self::Edit(run) => run.expects(),
             Self::Asked(run) => run.expects(),

@@ -4,9 +4,11 @@
 //! Must never know: which run completed the call, or where the state is kept.
 
 use crate::cursor::proto::agent::{
-    TodoItem, create_plan_result, read_tool_result, switch_mode_result, tool_call::Tool, update_todos_result,
+    TodoItem, communicate_update_result, create_plan_result, read_tool_result, switch_mode_result,
+    task_result, tool_call::Tool, update_todos_result,
 };
 use crate::cursor::request::Mode;
+use crate::cursor::tools::ProgressUpdate;
 
 /// State beside the history that follows from a call.
 #[derive(Clone, PartialEq, Debug)]
@@ -19,6 +21,18 @@ pub enum DerivedFact {
     Plan(String),
     /// The mode that the person agreed to.
     Mode(Mode),
+    /// A subagent goes on in the background, in the conversation of this id.
+    Delegated {
+        /// The client's id of the subagent and of its conversation.
+        child: String,
+    },
+    /// A subagent said where it stands.
+    Progress {
+        /// What it said.
+        update: ProgressUpdate,
+        /// One-based place of the call's step in its turn.
+        message_index: u32,
+    },
 }
 
 /// What follows from a completed call; nothing from one that failed.
@@ -52,6 +66,32 @@ pub fn derived_facts(card: &Tool) -> Vec<DerivedFact> {
                 Some(switch_mode_result::Result::Success(success)) => {
                     let mode = Mode::ALL.into_iter().find(|mode| mode.id() == success.to_mode_id);
                     mode.map(DerivedFact::Mode).into_iter().collect()
+                }
+                _ => Vec::new(),
+            }
+        }
+        Tool::TaskToolCall(task) => match task.result.as_ref().and_then(|result| result.result.as_ref()) {
+            Some(task_result::Result::Success(success)) if success.is_background => {
+                let child = success.agent_id.clone();
+                child
+                    .map(|child| DerivedFact::Delegated { child })
+                    .into_iter()
+                    .collect()
+            }
+            _ => Vec::new(),
+        },
+        Tool::CommunicateUpdateToolCall(said) => {
+            match said.result.as_ref().and_then(|result| result.result.as_ref()) {
+                Some(communicate_update_result::Result::Success(success)) => {
+                    let args = said.args.clone().unwrap_or_default();
+                    vec![DerivedFact::Progress {
+                        update: ProgressUpdate {
+                            current_step: success.current_step.clone(),
+                            final_summary: args.final_summary,
+                            completed_subtitle: args.completed_subtitle,
+                        },
+                        message_index: success.message_index,
+                    }]
                 }
                 _ => Vec::new(),
             }

@@ -10,6 +10,7 @@ mod page;
 
 pub use fact::{DerivedFact, derived_facts};
 
+use super::mcp::McpTable;
 use crate::cursor::proto::agent::tool_call::Tool;
 use crate::model::{EntryLimits, Image, Part, ToolContent};
 
@@ -24,6 +25,8 @@ pub(super) struct Outcome {
     pub pictures: Vec<Image>,
     /// Whether the tool failed.
     pub is_error: bool,
+    /// The MCP tools as they are now, where the call has asked for them.
+    pub learned: Option<McpTable>,
 }
 
 impl Outcome {
@@ -34,6 +37,7 @@ impl Outcome {
             text,
             pictures: Vec::new(),
             is_error: false,
+            learned: None,
         }
     }
 
@@ -44,6 +48,7 @@ impl Outcome {
             text: ModelText::new(text.as_ref()),
             pictures: Vec::new(),
             is_error: true,
+            learned: None,
         }
     }
 
@@ -91,6 +96,11 @@ impl ModelText {
             body: body.clone(),
             after: after.to_owned(),
         }
+    }
+
+    /// The text as a card shows it.
+    pub(super) fn for_card(&self) -> String {
+        self.within(CARD_LIMIT)
     }
 
     /// The text as it enters the history, once, before it is stored. Of a body longer than `limit` characters the

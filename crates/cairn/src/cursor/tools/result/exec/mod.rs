@@ -5,10 +5,13 @@ pub(in super::super) mod delete;
 pub(in super::super) mod edit;
 pub(in super::super) mod lints;
 pub(in super::super) mod mcp;
+pub(in super::super) mod mcp_resource;
+pub(in super::super) mod mcp_state;
 mod notebook_view;
 pub(in super::super) mod read;
 pub(in super::super) mod search;
 pub(in super::super) mod shell;
+pub(in super::super) mod task;
 
 /// "1 line", "2 lines".
 pub(in super::super) fn counted(count: impl Into<i64>, noun: &str) -> String {

@@ -1,0 +1,74 @@
+//! The subagents that work in the background of one run, and the moment at which each of them has ended.
+//!
+//! Owns which of them the run has still to be told of. Must never know: how the run is told.
+
+use std::sync::Arc;
+
+use tokio::sync::broadcast::Receiver;
+use tokio::sync::broadcast::error::RecvError;
+
+use super::request::{completion_messages, take_ended};
+use crate::model::{ConversationId, Delegation, Message, RunFailure};
+use crate::run::RunRegistry;
+use crate::store::Store;
+
+/// The subagents that work in the background of one run.
+#[derive(Debug)]
+pub struct Delegations {
+    store: Arc<Store>,
+    conversation: ConversationId,
+    /// Conversations in which a run has ended.
+    ends: Receiver<ConversationId>,
+    open: Vec<Delegation>,
+}
+
+impl Delegations {
+    /// The ones that earlier runs of the conversation left behind; what ends from now on is noticed.
+    pub fn new(
+        store: Arc<Store>,
+        registry: &RunRegistry,
+        conversation: ConversationId,
+        open: Vec<Delegation>,
+    ) -> Self {
+        Self {
+            store,
+            conversation,
+            ends: registry.ends(),
+            open,
+        }
+    }
+
+    /// One more has begun. It is durable when this returns.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn begun(&mut self, delegation: Delegation) -> Result<(), RunFailure> {
+        self.store
+            .note_delegation(&self.conversation, &delegation)
+            .await?;
+        self.open.push(delegation);
+        Ok(())
+    }
+
+    /// Waits until one of them may have ended. Never returns while there is none.
+    pub async fn may_have_ended(&mut self) {
+        loop {
+            match self.ends.recv().await {
+                Ok(conversation) if self.open.iter().any(|open| open.child == conversation) => return,
+                // More ended than could be noted here: it may have been any.
+                Err(RecvError::Lagged(_)) if !self.open.is_empty() => return,
+                Ok(_) | Err(RecvError::Lagged(_)) => {}
+                Err(RecvError::Closed) => std::future::pending().await,
+            }
+        }
+    }
+
+    /// What the run has to be told of those that have ended, each once.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn take_ended(&mut self) -> Result<Vec<Message>, RunFailure> {
+        let ended = take_ended(&self.store, &mut self.open).await?;
+        Ok(completion_messages(&ended)?)
+    }
+}

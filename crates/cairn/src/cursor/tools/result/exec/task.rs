@@ -1,0 +1,80 @@
+//! How a subagent ended, or that it goes on. Must never know: exec ids, how the child was started.
+
+use super::super::{BoundedText, ModelText, Outcome};
+use super::because;
+use crate::cursor::proto::agent::{
+    SubagentBackgroundReason, SubagentSuccess, TaskArgs, TaskError, TaskResult, TaskSuccess, TaskToolCall,
+    subagent_result, task_result, tool_call::Tool,
+};
+
+/// What became of the child. Every text names it, so that the model can go on with it.
+pub(in super::super::super) fn outcome(
+    args: TaskArgs,
+    kind: &str,
+    result: subagent_result::Result,
+    elapsed_ms: u64,
+) -> Outcome {
+    match result {
+        subagent_result::Result::Success(success) => {
+            let background = success.background_reason != i32::from(SubagentBackgroundReason::Unspecified);
+            let text = match background {
+                true => started(&success, kind),
+                false => finished(&success, kind),
+            };
+            let result = task_result::Result::Success(TaskSuccess {
+                agent_id: Some(success.agent_id),
+                is_background: background,
+                duration_ms: (!background).then_some(elapsed_ms),
+                background_reason: success.background_reason,
+                transcript_path: success.transcript_path,
+                ..TaskSuccess::default()
+            });
+            Outcome::success(card(args, result), text)
+        }
+        subagent_result::Result::Error(error) => {
+            let text = match error.agent_id.as_deref().filter(|id| !id.is_empty()) {
+                Some(id) => format!("The {kind} subagent {id} failed{}", because(&error.error)),
+                None => format!(
+                    "The {kind} subagent could not be started{}",
+                    because(&error.error)
+                ),
+            };
+            let result = task_result::Result::Error(TaskError { error: text.clone() });
+            Outcome::error(card(args, result), text)
+        }
+    }
+}
+
+fn started(success: &SubagentSuccess, kind: &str) -> ModelText {
+    ModelText::new(&format!(
+        "The {kind} subagent {} works in the background. What it says at its end comes to you as a message; do not \
+         wait for it and do not do its work yourself.",
+        success.agent_id
+    ))
+}
+
+fn finished(success: &SubagentSuccess, kind: &str) -> ModelText {
+    let id = &success.agent_id;
+    match success.final_message.as_deref().filter(|text| !text.is_empty()) {
+        Some(words) => {
+            let mut body = BoundedText::default();
+            body.push(words);
+            ModelText::framed(
+                &format!("The {kind} subagent {id} has finished and says:\n"),
+                &body,
+                "",
+            )
+        }
+        None => ModelText::new(&format!(
+            "The {kind} subagent {id} has finished and says nothing."
+        )),
+    }
+}
+
+fn card(args: TaskArgs, result: task_result::Result) -> Tool {
+    Tool::TaskToolCall(TaskToolCall {
+        args: Some(args),
+        result: Some(TaskResult { result: Some(result) }),
+        ..TaskToolCall::default()
+    })
+}

@@ -1,0 +1,125 @@
+//! Task: the model starts another agent, or goes on with one.
+//!
+//! Owns its arguments and what decides whether and on which model the agent may be started. Must never know: execs,
+//! cards, or how the child works.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::arguments::Arguments;
+use super::codec::task;
+use super::registry::ToolEntry;
+use crate::model::{ModelSpec, SubagentKind, SubagentModel, SubagentModels};
+
+/// What the model asks for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct TaskArguments {
+    /// The task in a few words.
+    pub description: String,
+    pub prompt: String,
+    pub kind: SubagentKind,
+    /// The configured model to run on.
+    pub model: Option<String>,
+    /// The subagent to go on with.
+    pub resume: Option<String>,
+    pub readonly: bool,
+    pub background: bool,
+    /// Where it shall run, if the model said so.
+    pub environment: Option<Environment>,
+    pub cloud_base_branch: Option<String>,
+}
+
+/// Where a subagent runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Environment {
+    Local,
+    Cloud,
+}
+
+/// What holds for every subagent of a run.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SubagentScope {
+    /// The conversation in which the person speaks.
+    pub root: String,
+    /// The model of the run itself, which subagents inherit.
+    pub parent_model: Arc<ModelSpec>,
+    /// Which other models they may get.
+    pub models: Arc<SubagentModels>,
+    /// The kinds that the person or the project defines, with the model that the definition names, if any.
+    pub defined: BTreeMap<String, Option<String>>,
+    /// Whether the client can start subagents elsewhere than on the person's machine.
+    pub cloud: bool,
+}
+
+impl SubagentScope {
+    /// The model that the subagent gets. The error is for the model.
+    pub(super) fn admit(&self, asked: &TaskArguments) -> Result<Arc<ModelSpec>, String> {
+        let kind = &asked.kind;
+        if !task::is_built_in(kind) && !self.defined.contains_key(kind.as_str()) {
+            return Err(format!(
+                "There is no kind of subagent named {kind}. The kinds are: {}.",
+                self.kinds().join(", ")
+            ));
+        }
+        if asked.environment == Some(Environment::Cloud) && !self.cloud {
+            return Err(
+                "This client starts subagents on the person's own machine only. Leave environment out."
+                    .to_owned(),
+            );
+        }
+        let defined = self.defined.get(kind.as_str()).and_then(Option::as_deref);
+        self.models
+            .choose(kind, asked.model.as_deref().or(defined), &self.parent_model)
+            .map_err(|refused| format!("The subagent was not started: {refused}."))
+    }
+
+    /// The kinds that can be started, the general one first.
+    fn kinds(&self) -> Vec<&str> {
+        let on = |kind: &&str| {
+            let decided = self.models.decided(&SubagentKind::new(*kind));
+            decided != Some(&SubagentModel::Disabled)
+        };
+        let defined = self.defined.keys().map(String::as_str);
+        std::iter::once(task::GENERAL_PURPOSE)
+            .chain(defined)
+            .filter(on)
+            .collect()
+    }
+}
+
+pub(super) const TASK: ToolEntry = ToolEntry {
+    name: "Task",
+    arguments: &[
+        "description",
+        "prompt",
+        "subagent_type",
+        "model",
+        "resume",
+        "readonly",
+        "run_in_background",
+        "environment",
+        "cloud_base_branch",
+    ],
+    streamed: &["description", "prompt", "subagent_type", "model", "resume"],
+    content: None,
+    placeholder: task::placeholder,
+    read: |reader| {
+        let environment = reader.optional_word("environment", &["local", "cloud"]);
+        Arguments::Task(TaskArguments {
+            description: reader.filled_text("description"),
+            prompt: reader.filled_text("prompt"),
+            kind: SubagentKind::new(reader.filled_text("subagent_type")),
+            model: reader.optional_text("model").filter(|id| !id.is_empty()),
+            resume: reader.optional_text("resume").filter(|id| !id.is_empty()),
+            readonly: reader.optional_bool("readonly").unwrap_or(false),
+            background: reader.optional_bool("run_in_background").unwrap_or(false),
+            environment: environment.map(|place| match place.as_str() {
+                "cloud" => Environment::Cloud,
+                _ => Environment::Local,
+            }),
+            cloud_base_branch: reader
+                .optional_text("cloud_base_branch")
+                .filter(|branch| !branch.is_empty()),
+        })
+    },
+};

@@ -1,0 +1,282 @@
+//! A subagent's own run: its prompt and tools, what it is told of itself, and what it tells of its progress.
+
+use cairn::cursor::proto::agent::{
+    AgentRunRequest, CommunicateUpdateHistoryEntry, CustomSubagent, ExecClientMessage, ExecServerMessage,
+    ModelDetails, RequestContext, RequestContextResult, RequestContextSuccess,
+    agent_client_message::Message as ClientMessage, exec_client_message, exec_server_message,
+    request_context_result, tool_call::Tool,
+};
+use serde_json::Value;
+
+use crate::support::fake_cursor::ExecAnswer;
+use crate::support::wire_bench::{Bench, Database, roles};
+
+/// Makes each request one of a subagent of this kind.
+fn as_subagent(bench: &mut Bench, kind: &'static str, change: fn(&mut AgentRunRequest)) {
+    bench.cursor.hooks.request = Box::new(move |request| {
+        let model = request.requested_model.take().unwrap();
+        request.model_details = Some(ModelDetails {
+            model_id: model.model_id,
+            ..Default::default()
+        });
+        request.subagent_type_name = Some(kind.to_owned());
+        request.conversation_group_id = Some("agent-0".to_owned());
+        change(request);
+    });
+}
+
+/// Answers the question for the request context with a workspace that defines a kind of subagent.
+fn defines_a_reviewer(bench: &mut Bench) {
+    bench.cursor.hooks.exec = Box::new(|exec: &ExecServerMessage| match exec.message {
+        Some(exec_server_message::Message::RequestContextArgs(_)) => {
+            let context = RequestContext {
+                custom_subagents: vec![CustomSubagent {
+                    name: "Reviewer".to_owned(),
+                    description: "reviews".to_owned(),
+                    prompt: "Be severe.".to_owned(),
+                    ..Default::default()
+                }],
+                ..Default::default()
+            };
+            ExecAnswer::Reply(vec![ClientMessage::ExecClientMessage(ExecClientMessage {
+                id: exec.id,
+                message: Some(exec_client_message::Message::RequestContextResult(
+                    RequestContextResult {
+                        result: Some(request_context_result::Result::Success(RequestContextSuccess {
+                            request_context: Some(context),
+                            ..Default::default()
+                        })),
+                    },
+                )),
+                ..Default::default()
+            })])
+        }
+        _ => ExecAnswer::Run,
+    });
+}
+
+fn body(bench: &Bench, index: usize) -> Value {
+    serde_json::from_slice(&bench.bodies()[index]).unwrap()
+}
+
+fn tool_names(body: &Value) -> Vec<&str> {
+    let tools = body["tools"].as_array().unwrap();
+    tools
+        .iter()
+        .map(|tool| tool["function"]["name"].as_str().unwrap())
+        .collect()
+}
+
+fn text_of(message: &Value) -> String {
+    match &message["content"] {
+        Value::String(text) => text.clone(),
+        parts => parts[0]["text"].as_str().unwrap().to_owned(),
+    }
+}
+
+#[tokio::test]
+async fn it_has_the_agents_instructions_and_tools_of_its_own() {
+    let mut bench = Bench::new().await;
+    bench.chat.reply_text("I am the agent.");
+    bench.cursor.send("Hello.").await.success();
+    let mut child = Bench::new().await;
+    as_subagent(&mut child, "generalPurpose", |_| {});
+    child.chat.reply_text("I am the child.");
+    child.cursor.send("Do it.").await.success();
+    let (agent, child_body) = (body(&bench, 0), body(&child, 0));
+    assert_eq!(
+        agent["messages"][0], child_body["messages"][0],
+        "one system prompt"
+    );
+    let (agents, childs) = (tool_names(&agent), tool_names(&child_body));
+    assert!(!agents.contains(&"UpdateCurrentStep"), "{agents:?}");
+    assert!(childs.contains(&"UpdateCurrentStep"), "{childs:?}");
+    assert!(!childs.contains(&"AskQuestion"), "{childs:?}");
+    let properties = |body: &Value| {
+        let tools = body["tools"].as_array().unwrap();
+        let task = tools.iter().find(|tool| tool["function"]["name"] == "Task");
+        let properties = task.unwrap()["function"]["parameters"]["properties"].clone();
+        properties
+            .as_object()
+            .unwrap()
+            .keys()
+            .cloned()
+            .collect::<Vec<_>>()
+    };
+    let cloud = ["environment", "cloud_base_branch"];
+    assert_eq!(
+        properties(&agent),
+        [properties(&child_body), cloud.map(str::to_owned).into()].concat()
+    );
+    bench.assert_clean();
+    child.assert_clean();
+}
+
+#[tokio::test]
+async fn the_client_can_keep_progress_to_itself() {
+    let mut bench = Bench::new().await;
+    as_subagent(&mut bench, "generalPurpose", |request| {
+        request.suppress_subagent_progress_update_tool = Some(true);
+    });
+    bench.chat.reply_text("Done.");
+    bench.cursor.send("Do it.").await.success();
+    let body = body(&bench, 0);
+    assert!(!tool_names(&body).contains(&"UpdateCurrentStep"));
+    assert!(tool_names(&body).contains(&"Task"));
+    bench.assert_clean();
+}
+
+#[tokio::test]
+async fn it_is_told_what_it_is_once_and_in_the_words_of_its_definition() {
+    let mut bench = Bench::new().await;
+    as_subagent(&mut bench, "Reviewer", |_| {});
+    defines_a_reviewer(&mut bench);
+    bench.chat.reply_text("Reviewed.");
+    bench.cursor.send("Review it.").await.success();
+    let first = body(&bench, 0);
+    let messages = first["messages"].as_array().unwrap();
+    assert_eq!(roles(messages), ["system", "user", "user", "user"]);
+    let identity = text_of(&messages[1]);
+    assert!(
+        identity.starts_with("<subagent kind=\"Reviewer\">\nYou are a subagent:"),
+        "{identity}"
+    );
+    assert!(
+        identity.ends_with("\n<instructions>\nBe severe.\n</instructions>\n</subagent>"),
+        "{identity}"
+    );
+    assert!(text_of(&messages[2]).starts_with("<request_context>"));
+    assert!(text_of(&messages[3]).contains("Review it."));
+    // The parent goes on with it.
+    bench.chat.reply_text("Again.");
+    bench.cursor.send("And the rest.").await.success();
+    assert_eq!(roles(&bench.added()), ["assistant", "user"]);
+    bench.assert_clean();
+}
+
+#[tokio::test]
+async fn it_remembers_its_work_although_its_client_forgot_it() {
+    for database in [Database::Kept, Database::Lost] {
+        let mut bench = Bench::new().await;
+        as_subagent(&mut bench, "generalPurpose", |_| {});
+        bench.file("a.txt", "one\n");
+        bench
+            .chat
+            .reply_calls([("read_1", "Read", r#"{"path":"a.txt"}"#)]);
+        bench.chat.reply_text("One line.");
+        bench.cursor.send("Read a.txt.").await.success();
+        let roots = bench.cursor.state().root_prompt_messages_json;
+        let mut bench = bench.restart(database).await;
+        bench.cursor.set_state(&Default::default());
+        if database == Database::Lost {
+            bench.chat.allow_reset();
+        }
+        bench.chat.reply_text("It was one.");
+        bench.cursor.send("How many lines were it?").await.success();
+        if database == Database::Kept {
+            assert_eq!(roles(&bench.added()), ["assistant", "user"]);
+            // The client gets back what it forgot, and what it may still hold is the same.
+            let state = bench.cursor.state().root_prompt_messages_json;
+            assert_eq!(state[..roots.len()], roots);
+            assert_eq!(state.len(), roots.len() + 2);
+        }
+        bench.assert_clean();
+    }
+}
+
+#[tokio::test]
+async fn it_begins_anew_where_its_first_run_came_to_nothing() {
+    let mut bench = Bench::new().await;
+    as_subagent(&mut bench, "generalPurpose", |_| {});
+    bench.chat.reply_status(400, &[], r#"{"error":{"message":"no"}}"#);
+    assert_eq!(bench.cursor.send("Do it.").await.error().0, "unavailable");
+    bench.cursor.set_state(&Default::default());
+    bench.chat.allow_reset();
+    bench.chat.reply_text("Done.");
+    bench.cursor.send("Do it once more.").await.success();
+    let body = body(&bench, 1);
+    let messages = body["messages"].as_array().unwrap();
+    assert_eq!(roles(messages), ["system", "user", "user", "user"]);
+    assert!(text_of(&messages[3]).contains("Do it once more."));
+    bench.assert_clean();
+}
+
+#[tokio::test]
+async fn its_steps_are_counted_in_the_turn_and_kept_in_the_state() {
+    let mut bench = Bench::new().await;
+    as_subagent(&mut bench, "generalPurpose", |_| {});
+    bench.file("a.txt", "one\n");
+    bench.chat.reply_calls([
+        ("step_1", "UpdateCurrentStep", r#"{"current_step":"reading"}"#),
+        ("read_1", "Read", r#"{"path":"a.txt"}"#),
+    ]);
+    bench.chat.reply_calls([(
+        "step_2",
+        "UpdateCurrentStep",
+        r#"{"current_step":"done","final_summary":"read it","completed_subtitle":"one line"}"#,
+    )]);
+    bench.chat.reply_text("One line.");
+    let report = bench.cursor.send("Read a.txt.").await.success();
+    let index_of = |call: &str| {
+        let seen = report.calls.iter().find(|seen| seen.id == call).unwrap();
+        let Some(Tool::CommunicateUpdateToolCall(card)) = seen.completed.clone().unwrap().tool else {
+            panic!("{seen:?}")
+        };
+        match card.result.unwrap().result.unwrap() {
+            cairn::cursor::proto::agent::communicate_update_result::Result::Success(success) => {
+                success.message_index
+            }
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!([index_of("step_1"), index_of("step_2")], [1, 3]);
+    let state = bench.cursor.state();
+    let entry = |step: &str, message_index| CommunicateUpdateHistoryEntry {
+        step: step.to_owned(),
+        message_index,
+    };
+    assert_eq!(
+        state.communicate_update_history,
+        [entry("reading", 1), entry("done", 3)]
+    );
+    assert_eq!(state.communicate_update_final_summary.as_deref(), Some("read it"));
+    assert_eq!(
+        state.communicate_update_completed_subtitle.as_deref(),
+        Some("one line")
+    );
+    // A later turn counts anew and adds to the history.
+    bench
+        .chat
+        .reply_calls([("step_3", "UpdateCurrentStep", r#"{"current_step":"again"}"#)]);
+    bench.chat.reply_text("Again.");
+    bench.cursor.send("Again.").await.success();
+    assert_eq!(
+        bench.cursor.state().communicate_update_history,
+        [entry("reading", 1), entry("done", 3), entry("again", 1)]
+    );
+    bench.assert_clean();
+}
+
+#[tokio::test]
+async fn a_parent_without_a_kind_is_no_subagent() {
+    let bench = Bench::new().await;
+    let client = crate::support::raw::RawClient::connect(&bench.server.base_url).await;
+    let (code, message) = client
+        .refused_run(
+            "request-1",
+            AgentRunRequest {
+                conversation_id: Some("agent-1".to_owned()),
+                ..Default::default()
+            },
+            &[
+                ("x-parent-request-id", "request-0"),
+                ("x-parent-agent-tool-call-id", "call-0"),
+            ],
+        )
+        .await;
+    assert_eq!(code, "invalid_argument");
+    assert_eq!(
+        message,
+        "the request names call call-0 of request request-0 as its parent, but no subagent_type_name"
+    );
+}
