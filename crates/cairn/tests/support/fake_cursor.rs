@@ -9,13 +9,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use bytes::Bytes;
-use cairn::cursor::blob::Blob;
 use cairn::cursor::proto::agent::agent_client_message::Message as ClientMessage;
 use cairn::cursor::proto::agent::agent_server_message::Message as ServerMessage;
 use cairn::cursor::proto::agent::interaction_update::Message as Update;
 use cairn::cursor::proto::agent::{
-    AgentRunRequest, BackgroundTaskCompletion, BackgroundTaskCompletionAction, CancelAction, ClientHeartbeat,
-    ConversationAction, ConversationStateStructure, ConversationSummary, ConversationSummaryArchive, Error,
+    AgentRunRequest, CancelAction, ClientHeartbeat, ConversationAction, ConversationStateStructure, Error,
     ExecServerMessage, GetBlobArgs, GetBlobResult, KvClientMessage, KvServerMessage, McpTools,
     RequestedModel, ResumeAction, SetBlobArgs, SetBlobResult, ShellStream, ShellStreamExit, SummarizeAction,
     ToolCall, TurnEndedUpdate, UserMessage, UserMessageAction, conversation_action, exec_client_message,
@@ -30,6 +28,7 @@ use tokio::task::JoinSet;
 
 use super::wire_oracle::WireOracle;
 
+mod branches;
 mod queries;
 mod uploads;
 
@@ -278,52 +277,6 @@ impl FakeCursor {
             ..Default::default()
         });
         self.start(action, Some(user_message)).await
-    }
-
-    /// Sends an earlier message again, with other content.
-    pub async fn edit(&mut self, message: UserMessage) -> TurnReport {
-        let archived = self.archived();
-        let mut turn = self.start_message(message).await;
-        if let Some(oracle) = &mut turn.oracle {
-            oracle.expect_branch(archived);
-        }
-        turn.finish().await
-    }
-
-    /// What the archives of the state name.
-    fn archived(&self) -> BTreeMap<Bytes, Bytes> {
-        let mut archived = BTreeMap::new();
-        for id in self.state().summary_archives {
-            let archive = ConversationSummaryArchive::decode(self.blobs.get(&id).unwrap().clone()).unwrap();
-            let summary = Blob::new(
-                ConversationSummary {
-                    summary: archive.summary,
-                }
-                .encode_to_vec(),
-            );
-            for id in archive
-                .summarized_messages
-                .into_iter()
-                .chain([summary.id.to_wire()])
-            {
-                let data = self.blobs.get(&id).unwrap().clone();
-                archived.insert(id, data);
-            }
-        }
-        archived
-    }
-
-    /// Wakes the agent because work in the background has ended. The turn must begin with this message, or go on
-    /// where none is given.
-    pub async fn start_wake(
-        &mut self,
-        completions: Vec<BackgroundTaskCompletion>,
-        message: Option<UserMessage>,
-    ) -> Turn<'_> {
-        let action = BackgroundTaskCompletionAction { completions };
-        let action = conversation_action::Action::BackgroundTaskCompletionAction(action);
-        let message = message.map(|message| Bytes::from(message.encode_to_vec()));
-        self.start(action, message).await
     }
 
     /// Resumes the last turn; the test goes on frame by frame.

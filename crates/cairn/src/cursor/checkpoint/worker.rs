@@ -159,7 +159,10 @@ impl CheckpointWorker {
 
     async fn serve(&mut self, jobs: &mut mpsc::UnboundedReceiver<CheckpointJob>) -> Result<(), RunFailure> {
         while let Some(job) = jobs.recv().await {
-            self.frontier.measure();
+            // What a run starts from shows no work of it yet.
+            if !matches!(job, CheckpointJob::Initial { .. }) {
+                self.frontier.measure();
+            }
             match job {
                 CheckpointJob::Initial {
                     appended,
