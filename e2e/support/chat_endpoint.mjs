@@ -115,8 +115,9 @@ export class ChatEndpoint {
     for (const problem of problems(entry.json, this.#issued)) fault(problem);
     const reset = this.#reset;
     this.#reset = undefined;
-    const asked = startsWith(entry.json.messages?.at(-1), "<compaction>");
-    const summary = entry.messages.find((_, index) => startsWith(entry.json.messages[index], "<conversation_summary>"));
+    const said = entry.json[this.#api.list] ?? [];
+    const asked = startsWith(said.at(-1), "<compaction>");
+    const summary = entry.messages.find((_, index) => startsWith(said[index], "<conversation_summary>"));
     if (summary !== undefined && !this.requests.slice(0, -1).some((earlier) => earlier.messages.includes(summary))) {
       this.resets.push(number - 1);
       this.#latest = entry;
