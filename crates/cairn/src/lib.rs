@@ -10,6 +10,7 @@ pub mod cursor;
 pub mod demo;
 pub mod guard;
 pub mod model;
+pub mod prefix_report;
 pub mod provider;
 pub mod run;
 pub mod server;

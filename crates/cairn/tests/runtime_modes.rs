@@ -26,7 +26,7 @@ use sha2::{Digest, Sha256};
 fn compile_with(
     mode: Mode,
     message: &UserMessage,
-    reminder: Option<&str>,
+    mode_before: Option<Mode>,
     blobs: &dyn Fn(&[u8]) -> Option<Bytes>,
 ) -> Result<Vec<Part>, RequestError> {
     compile_runtime_message(
@@ -36,7 +36,7 @@ fn compile_with(
             user_message: message,
             now: "2026-03-04T05:06:07Z".parse().unwrap(),
             time_zone: Some("Asia/Tokyo"),
-            mode_reminder: reminder,
+            mode_before,
             blobs,
         },
     )
@@ -74,13 +74,35 @@ fn a_bare_turn_holds_mode_time_and_query_in_every_mode() {
         (Mode::Multitask, "multitask"),
     ];
     for (mode, name) in modes {
-        let parts = compile_with(mode, &says("do it"), None, &|_| None);
         let expected = format!(
             "<turn_info>\nmode: {name}\ntime: Wednesday, 2026-03-04 14:06 +09:00 Asia/Tokyo\n</turn_info>\n\
              <user_query>\ndo it\n</user_query>\n"
         );
-        assert_eq!(parts, Ok(vec![Part::Text(expected.into())]));
+        // The first turn, and a turn in the mode of the one before.
+        for before in [None, Some(mode)] {
+            let parts = compile_with(mode, &says("do it"), before, &|_| None);
+            assert_eq!(parts, Ok(vec![Part::Text(expected.as_str().into())]));
+        }
     }
+}
+
+#[test]
+fn a_switch_of_mode_is_said_between_the_turns_facts_and_the_query() {
+    let mut seen = std::collections::BTreeSet::new();
+    for mode in Mode::ALL {
+        for before in Mode::ALL.into_iter().filter(|before| *before != mode) {
+            let parts = compile_with(mode, &says("do it"), Some(before), &|_| None).unwrap();
+            let [Part::Text(text)] = parts.as_slice() else {
+                panic!("expected one text, got {parts:?}")
+            };
+            let rest = text.split_once("</turn_info>\n<mode_change>\n").unwrap().1;
+            let (reminder, query) = rest.split_once("\n</mode_change>\n").unwrap();
+            assert_eq!(query, "<user_query>\ndo it\n</user_query>\n");
+            seen.insert(reminder.to_owned());
+        }
+    }
+    // One text for each mode, whatever was before it.
+    assert_eq!(seen.len(), Mode::ALL.len());
 }
 
 #[test]
@@ -93,13 +115,13 @@ fn what_looks_like_a_placeholder_stays_text_wherever_it_stands() {
         }),
         ..UserMessage::default()
     };
-    let parts = compile_with(Mode::Plan, &message, Some("remember {{user_query}}"), &|_| None).unwrap();
+    let parts = compile_with(Mode::Plan, &message, None, &|_| None).unwrap();
     let Part::Text(text) = &parts[0] else {
         panic!("no text")
     };
     assert_eq!(
         text.split_once("</turn_info>\n").unwrap().1,
-        "<attached_context>\n{{user_query}}\n</attached_context>\nremember {{user_query}}\n\
+        "<attached_context>\n{{user_query}}\n</attached_context>\n\
          <user_query>\n{{mode_reminder}} {{current_time}} {{nothing}}\n</user_query>\n"
     );
 }

@@ -8,6 +8,7 @@ mod history;
 mod id;
 mod inference;
 mod message;
+mod prefix;
 mod run;
 mod spec;
 mod tool;
@@ -18,7 +19,11 @@ pub use history::{HistoryError, HistoryItem, project};
 pub use id::{CallId, ConversationId, MessageId, ParentCall, RevisionId, RunId, StateDigest, ToolRoundId};
 pub use inference::{ModelRequest, PromptSpec, ToolDefinition};
 pub use message::{Assistant, Image, Message, MessageBody, Part, Reasoning, ReplayState, UserOrigin};
-pub use run::{PendingAssistant, PreparedRun, RunAction, RunKind, RunOutcome};
+pub use prefix::{
+    ItemDigest, ItemHash, ItemKind, PrefixReset, PromptChange, RequestDigest, first_break,
+    first_message_break, shared_items,
+};
+pub use run::{PendingAssistant, PreparedRun, PromptBasis, RunAction, RunKind, RunOutcome};
 pub use spec::{Latency, ModelSpec, ReasoningEffort, ReasoningSpec};
 pub use tool::{ToolCall, ToolResult, ToolRound};
 pub use usage::Usage;

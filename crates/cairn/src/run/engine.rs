@@ -9,16 +9,18 @@ use futures_util::StreamExt;
 
 use super::lifecycle::{Halt, Lifecycle, RunState};
 use super::model_cycle::{ModelCycle, ModelOutput};
+use super::proof::{Outgoing, PrefixBreaks, Proof};
 use super::tool_round::OpenToolRound;
 use super::views::{View, Views};
 use crate::client::{ClientCommand, ClientEvent, RunHandle, StateCause, barrier};
 use crate::clock;
 use crate::model::{
     HistoryItem, Message, MessageBody, MessageId, ModelRequest, PendingAssistant, PreparedRun,
-    ProviderFailure, RevisionId, RunAction, RunFailure, ToolResult, ToolRound, ToolRoundId, Usage, project,
+    ProviderFailure, RequestDigest, RevisionId, RunAction, RunFailure, ToolResult, ToolRound, ToolRoundId,
+    Usage, project,
 };
-use crate::provider::{ModelInvocation, Provider};
-use crate::store::Store;
+use crate::provider::{ModelEvent, ModelInvocation, Provider};
+use crate::store::{ModelCallEnd, Store};
 
 /// What the model reads as the result of a call that the person stopped by going on.
 const INTERRUPTED: &str =
@@ -38,6 +40,9 @@ pub(super) struct Engine<'a> {
     unannounced: usize,
     provider_call_index: u32,
     usage: Vec<Option<Usage>>,
+    proof: Proof,
+    /// How the latest recorded call ended, until it is recorded too.
+    last_call: Option<ModelCallEnd>,
     /// Results that came while the loop was busy committing another one.
     results: VecDeque<ToolResult>,
     /// Events that wait for the next place where the history may grow.
@@ -51,6 +56,7 @@ impl<'a> Engine<'a> {
         provider: &'a dyn Provider,
         run: &'a PreparedRun,
         port: &'a mut RunHandle,
+        breaks: PrefixBreaks,
     ) -> Self {
         Self {
             store,
@@ -64,6 +70,8 @@ impl<'a> Engine<'a> {
             unannounced: 0,
             provider_call_index: 0,
             usage: Vec::new(),
+            proof: Proof::new(breaks),
+            last_call: None,
             results: VecDeque::new(),
             runtime_events: Vec::new(),
         }
@@ -72,6 +80,11 @@ impl<'a> Engine<'a> {
     /// What the provider reported over the whole run; a field that any call left out is absent.
     pub(super) fn total_usage(&self) -> Option<Usage> {
         Usage::sum(self.usage.iter().copied())
+    }
+
+    /// How the latest model call ended, if it was sent.
+    pub(super) fn last_call(&self) -> Option<ModelCallEnd> {
+        self.last_call
     }
 
     /// Runs until the model is done and the client holds the final state.
@@ -172,9 +185,6 @@ impl<'a> Engine<'a> {
     async fn call_model(&mut self) -> Result<(u32, ModelOutput), Halt> {
         self.enter(RunState::RunningModel);
         let provider_call_index = self.provider_call_index;
-        self.store
-            .record_provider_call(&self.run.id, provider_call_index)
-            .await?;
         // A call that ends without a report leaves the run's total unknown.
         self.usage.push(None);
         self.emit(ClientEvent::ModelCallStarted { provider_call_index })
@@ -195,6 +205,9 @@ impl<'a> Engine<'a> {
         let mut events = self.provider.call(&request, invocation);
         let mut cycle = ModelCycle::new(self.history.call_ids());
         while let Some(event) = self.listen(events.next()).await? {
+            if let Ok(ModelEvent::Sending(sent)) = &event {
+                self.record_call(sent).await?;
+            }
             let told = match event.and_then(|event| cycle.push(event)) {
                 Ok(told) => told,
                 Err(failure) => return Err(self.model_failed(cycle, failure)),
@@ -206,7 +219,32 @@ impl<'a> Engine<'a> {
         let output = cycle.finish()?;
         self.provider_call_index += 1;
         self.report(output.usage);
+        self.proof.answered();
+        self.last_call = Some(ModelCallEnd {
+            answered: true,
+            usage: output.usage,
+        });
         Ok((provider_call_index, output))
+    }
+
+    /// Makes a request durable that goes out next, and proves that it extends its predecessor.
+    async fn record_call(&mut self, sent: &RequestDigest) -> Result<(), Halt> {
+        let previous = self.last_call.take();
+        let outgoing = Outgoing {
+            index: self.provider_call_index,
+            revision: &self.head,
+            digest: sent,
+            beside: false,
+        };
+        self.proof
+            .record(self.store, self.run, outgoing, previous)
+            .await?;
+        // Until more is known of it.
+        self.last_call = Some(ModelCallEnd {
+            answered: false,
+            usage: None,
+        });
+        Ok(())
     }
 
     /// Takes what the provider reported for the call that was made last.
@@ -227,6 +265,9 @@ impl<'a> Engine<'a> {
             "the model call failed; nothing of it is kept"
         );
         self.report(failed.usage);
+        if let Some(call) = &mut self.last_call {
+            call.usage = failed.usage;
+        }
         failed.failure.into()
     }
 

@@ -97,6 +97,10 @@ impl ModelCycle {
             return Err(broken("an event followed the end of the answer"));
         }
         Ok(match event {
+            ModelEvent::Sending(_) if self.started => {
+                return Err(broken("a request was announced after its answer had begun"));
+            }
+            ModelEvent::Sending(_) => None,
             ModelEvent::Start if self.started => return Err(broken("the answer started twice")),
             ModelEvent::Start => {
                 self.started = true;

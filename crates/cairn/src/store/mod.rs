@@ -1,4 +1,4 @@
-//! The durable facts: messages, revisions, conversations, runs, tool rounds, client states, inputs and a cas.
+//! The durable facts: messages, revisions, conversations, runs, model calls, tool rounds, client states, inputs and a cas.
 //!
 //! Owns the SQLite database and every rule that must hold across a crash: messages are immutable, a revision
 //! adds to its parent and copies nothing, one run owns a conversation, and each fact is one transaction that
@@ -12,6 +12,8 @@ mod error;
 mod history_cache;
 mod inputs;
 mod messages;
+mod model_calls;
+mod records;
 mod revisions;
 mod row;
 mod run_record;
@@ -22,6 +24,8 @@ mod tool_rounds;
 pub use cas::BlobHash;
 pub use error::StoreError;
 pub use history_cache::History;
+pub use model_calls::{LatestModelCall, ModelCallEnd, ModelCallRecord, NewModelCall, PrefixVerdict};
+pub use records::Records;
 pub use run_record::{RecordedFailure, RecordedOutcome, RunRecord};
 pub use runs::{BegunRun, RunRecordEnd};
 pub use sqlite::Store;

@@ -11,6 +11,7 @@ mod branches;
 mod files;
 mod histories;
 mod interleavings;
+mod model_calls;
 mod ownership;
 mod records;
 mod rounds;

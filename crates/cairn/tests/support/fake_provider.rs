@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex};
 
 use cairn::model::{ConversationId, HistoryItem, ModelRequest, ProviderFailure, ReplayState, Usage};
-use cairn::provider::{ModelEvent, ModelInvocation, ModelStream, Provider, StopReason};
+use cairn::provider::{ModelEvent, ModelInvocation, ModelStream, Provider, StopReason, digest_of};
 use futures_util::StreamExt;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -176,13 +176,15 @@ impl Provider for FakeProvider {
         inner.check(request);
         inner.requests.push(request.clone());
         inner.invocations.push(invocation.cancel);
+        let sending = ModelEvent::Sending(Arc::new(digest_of("fake", request)));
+        let sending = futures_util::stream::iter([Ok(sending)]);
         match inner.script.pop_front() {
-            Some(Answer::Whole(steps)) => futures_util::stream::iter(steps).boxed(),
+            Some(Answer::Whole(steps)) => sending.chain(futures_util::stream::iter(steps)).boxed(),
             Some(Answer::Stepwise(receiver)) => {
-                futures_util::stream::unfold(receiver, |mut receiver| async {
+                let steps = futures_util::stream::unfold(receiver, |mut receiver| async {
                     receiver.recv().await.map(|step| (step, receiver))
-                })
-                .boxed()
+                });
+                sending.chain(steps).boxed()
             }
             None => {
                 inner

@@ -44,6 +44,8 @@ pub struct ModeAssets {
     pub instructions: &'static str,
     /// The form of a turn's message.
     pub runtime: RuntimeTemplate,
+    /// What the first message after a switch to this mode says of it.
+    pub reminder: &'static str,
     /// The static tools in manifest order.
     pub tools: Vec<ToolDefinition>,
 }
@@ -61,6 +63,7 @@ macro_rules! mode_files {
         [
             include_str!(concat!("../../../prompt/cursor/", $mode, "/prompt.md")),
             include_str!(concat!("../../../prompt/cursor/", $mode, "/runtime.md")),
+            include_str!(concat!("../../../prompt/cursor/", $mode, "/reminder.md")),
             include_str!(concat!("../../../prompt/cursor/modes/", $mode, ".json")),
         ]
     };
@@ -98,16 +101,22 @@ impl PromptAssets {
 }
 
 impl ModeAssets {
-    fn parse(mode: &str, files: [&'static str; 3], catalog: &Catalog) -> Result<Self, AssetError> {
-        let [instructions, runtime, manifest] = files;
+    fn parse(mode: &str, files: [&'static str; 4], catalog: &Catalog) -> Result<Self, AssetError> {
+        let [instructions, runtime, reminder, manifest] = files;
         if instructions.trim().is_empty() {
             return Err(AssetError::new(format!("{mode}/prompt.md"), "is empty"));
+        }
+        // The template's own line end follows it.
+        let reminder = reminder.trim_end();
+        if reminder.is_empty() {
+            return Err(AssetError::new(format!("{mode}/reminder.md"), "is empty"));
         }
         let runtime = RuntimeTemplate::parse(runtime)
             .map_err(|fault| AssetError::new(format!("{mode}/runtime.md"), fault))?;
         Ok(Self {
             instructions,
             runtime,
+            reminder,
             tools: parse_manifest(mode, manifest, catalog)?,
         })
     }

@@ -28,7 +28,8 @@ pub(super) async fn cut_back_to(
     };
     state.roots.truncate(root);
     if let Some(turn) = turn_of(event, &state.turns, blobs).await? {
-        state.turns.truncate(turn);
+        state.turns.truncate(turn.index);
+        state.mode = turn.mode_before;
     }
     // Whatever was pending belongs to the branch that is left.
     state.pending.clear();
@@ -93,8 +94,32 @@ async fn first_root_of(event: &str, roots: &[BlobId], blobs: &BlobSync) -> Resul
     Ok(None)
 }
 
+/// A turn of the client's state.
+struct FoundTurn {
+    index: usize,
+    /// The message that began it.
+    message: UserMessage,
+    /// The mode of the turn before it.
+    mode_before: Option<i32>,
+}
+
+/// Whether the client's own record of the turn that an event began says that its message had this very content.
+///
+/// # Errors
+/// If a blob of the turns is missing, false or unreadable.
+pub(super) async fn is_recorded_as(
+    event: &str,
+    content: [u8; 32],
+    turns: &[BlobId],
+    blobs: &BlobSync,
+) -> Result<bool, RunFailure> {
+    let turn = turn_of(event, turns, blobs).await?;
+    Ok(turn.is_some_and(|turn| content_of(&turn.message) == content))
+}
+
 /// The turn that the event began.
-async fn turn_of(event: &str, turns: &[BlobId], blobs: &BlobSync) -> Result<Option<usize>, RunFailure> {
+async fn turn_of(event: &str, turns: &[BlobId], blobs: &BlobSync) -> Result<Option<FoundTurn>, RunFailure> {
+    let mut mode_before = None;
     let protocol = |error: &dyn std::fmt::Display| RunFailure::Protocol(error.to_string());
     for (index, turn) in blobs.fetch(turns, "turns").await?.into_iter().enumerate() {
         let turn = ConversationTurnStructure::decode(turn).map_err(|error| protocol(&error))?;
@@ -105,8 +130,13 @@ async fn turn_of(event: &str, turns: &[BlobId], blobs: &BlobSync) -> Result<Opti
         for message in blobs.fetch(&[id], "user_message").await? {
             let message = UserMessage::decode(message).map_err(|error| protocol(&error))?;
             if message.message_id == event {
-                return Ok(Some(index));
+                return Ok(Some(FoundTurn {
+                    index,
+                    message,
+                    mode_before,
+                }));
             }
+            mode_before = Some(message.mode);
         }
     }
     Ok(None)

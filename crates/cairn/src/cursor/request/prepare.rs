@@ -3,7 +3,7 @@
 //! Everything is fetched and checked here: after this, nobody reads the request again. Must never know: how the run
 //! goes on.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use prost::Message as _;
 
 use super::context_link::ContextLink;
-use super::edit::{content_of, cut_back_to, message_of};
+use super::edit::{content_of, cut_back_to, is_recorded_as, message_of};
 use super::{
     Mode, RuntimeInput, TurnEvent, collect_mcp_tools, compile_request_context, compile_runtime_message,
     event_id, initial_messages, model_spec, needed_blobs,
@@ -23,15 +23,15 @@ use crate::cursor::blob_sync::BlobSync;
 use crate::cursor::checkpoint::{ClientState, Frontier, TurnStart};
 use crate::cursor::inbox::ParentReference;
 use crate::cursor::projection::{DecodedRoot, ProjectionError, decode_pending, decode_root, import_history};
-use crate::cursor::prompting::{McpDirectory, compile_prompt};
+use crate::cursor::prompting::{LeftOutTool, McpDirectory, PromptNote, compile_prompt};
 use crate::cursor::proto::agent::{
     AgentConversationTurnStructure, AgentRunRequest, ConversationTurnStructure, RequestContext, TodoItem,
     UserMessage, conversation_action, conversation_turn_structure,
 };
 use crate::cursor::tools::{McpTool, ToolRuntimeConfig};
 use crate::model::{
-    CallId, ConversationId, Message, ParentCall, PreparedRun, RevisionId, RunAction, RunFailure, RunId,
-    RunKind,
+    CallId, ConversationId, Message, ParentCall, PreparedRun, PromptBasis, RevisionId, RunAction, RunFailure,
+    RunId, RunKind,
 };
 
 /// What a request became.
@@ -112,7 +112,7 @@ pub async fn prepare(
     };
     let mut base = base_revision(&conversation, &state, context, blobs).await?;
     if let Some((_, message)) = &user_message
-        && is_edit(message, &conversation, &base, context).await?
+        && is_edit(message, &conversation, &base, &state, context, blobs).await?
         && cut_back_to(&mut state, &message.message_id, blobs).await?
     {
         base = base_revision(&conversation, &state, context, blobs).await?;
@@ -128,12 +128,23 @@ pub async fn prepare(
         Some((_, message)) => Mode::from_wire(message.mode)?,
         None => Mode::from_wire(state.mode.unwrap_or_default())?,
     };
+    let mode_before = state.mode.map(Mode::from_wire).transpose()?;
     let request_context = match given_context {
         Some(given) => given,
         None => link.request().await?,
     };
-    let offered = collect_mcp_tools(request.mcp_tools.as_ref(), Some(&request_context))?;
-    let compiled = compile_prompt(&context.prompts, mode, &offered)?;
+    let offered = collect_mcp_tools(request.mcp_tools.as_ref(), Some(&request_context));
+    let noted = context.services.store.latest_prompt_note(&conversation).await?;
+    let noted = noted
+        .map(|note| PromptNote::read(&note))
+        .transpose()
+        .map_err(defect)?;
+    report_left_out(&conversation, &offered.left_out, noted.as_ref());
+    let compiled = compile_prompt(&context.prompts, mode, &offered, noted.as_ref())?;
+    let basis = PromptBasis {
+        note: compiled.note.write().into(),
+        change: compiled.change,
+    };
     let prompt = Arc::new(compiled.spec);
     let turn = match &user_message {
         Some((raw, _)) => TurnStart::New {
@@ -146,8 +157,17 @@ pub async fn prepare(
         (ActionKind::Start, Some((_, message))) => RunAction::Start {
             interrupted: pending,
             messages: {
-                let messages =
-                    new_messages(request_id, mode, message, &request_context, &base, context, blobs).await?;
+                let modes = (mode_before, mode);
+                let messages = new_messages(
+                    request_id,
+                    modes,
+                    message,
+                    &request_context,
+                    &base,
+                    context,
+                    blobs,
+                )
+                .await?;
                 note_input(message, &conversation, &messages, context).await?;
                 messages
             },
@@ -160,7 +180,7 @@ pub async fn prepare(
     let tools = ToolRuntimeConfig {
         conversation_id: conversation.to_string(),
         offered: prompt.tools.iter().map(|tool| tool.name.clone()).collect(),
-        mcp: callable(&compiled.mcp),
+        mcp: callable(&compiled.mcp, &compiled.gone),
         todos: todos(&state, blobs).await?,
         working_directory: None,
         terminals_folder: environment
@@ -174,6 +194,7 @@ pub async fn prepare(
             kind: run_kind(request.subagent_type_name, parent),
             model: Arc::new(model),
             prompt,
+            basis,
             base,
             action,
         },
@@ -231,7 +252,7 @@ async fn base_revision(
 /// The messages that this turn adds: the request context if it changed, then what the person said.
 async fn new_messages(
     request_id: &str,
-    mode: Mode,
+    (mode_before, mode): (Option<Mode>, Mode),
     message: &UserMessage,
     request_context: &RequestContext,
     base: &RevisionId,
@@ -253,7 +274,7 @@ async fn new_messages(
             user_message: message,
             now: now.ok_or_else(|| defect("the system clock is out of range"))?,
             time_zone: request_context.env.as_ref().map(|env| env.time_zone.as_str()),
-            mode_reminder: None,
+            mode_before,
             blobs: &|id| fetched.get(id).cloned(),
         },
     )?;
@@ -273,7 +294,9 @@ async fn is_edit(
     message: &UserMessage,
     conversation: &ConversationId,
     base: &RevisionId,
+    state: &ClientState,
     context: &CursorContext,
+    blobs: &BlobSync,
 ) -> Result<bool, RunFailure> {
     let store = &context.services.store;
     let event = message.message_id.as_str();
@@ -281,11 +304,12 @@ async fn is_edit(
         return Ok(false);
     }
     let history = store.history(base).await?;
+    let content = content_of(message);
     match message_of(history.iter().map(AsRef::as_ref), event) {
         None => Ok(false),
-        Some(held) => Ok(!store
-            .input_became(conversation, event, content_of(message), held)
-            .await?),
+        Some(held) if store.input_became(conversation, event, content, held).await? => Ok(false),
+        // A history that was taken over from the client brought no notes with it, but the client has its own.
+        Some(_) => Ok(!is_recorded_as(event, content, &state.turns, blobs).await?),
     }
 }
 
@@ -310,7 +334,7 @@ async fn note_input(
 }
 
 /// The MCP tools as the runtime calls them, by the names that the model uses.
-fn callable(directory: &McpDirectory) -> BTreeMap<Arc<str>, McpTool> {
+fn callable(directory: &McpDirectory, gone: &BTreeSet<Arc<str>>) -> BTreeMap<Arc<str>, McpTool> {
     directory
         .iter()
         .map(|(name, tool)| {
@@ -320,10 +344,23 @@ fn callable(directory: &McpDirectory) -> BTreeMap<Arc<str>, McpTool> {
                 provider_identifier: tool.provider_identifier.to_string(),
                 server_identifier: server.to_owned(),
                 tool_name: tool.tool_name.to_string(),
+                connected: !gone.contains(name),
             };
             (name.clone(), tool)
         })
         .collect()
+}
+
+/// Says which MCP tools the model is not offered, once for each tool of a conversation.
+fn report_left_out(conversation: &ConversationId, left_out: &[LeftOutTool], before: Option<&PromptNote>) {
+    for LeftOutTool { server, tool, fault } in left_out {
+        if !before.is_some_and(|before| before.left_out(server, tool)) {
+            tracing::warn!(
+                %conversation, server, tool, fault,
+                "an MCP tool is left out; mend its server, or disable the tool"
+            );
+        }
+    }
 }
 
 /// The turn that a resumed run goes on with.

@@ -28,8 +28,9 @@ pub struct RuntimeInput<'a> {
     pub now: Timestamp,
     /// The person's IANA time zone. Without a known one the time is given in UTC and says so.
     pub time_zone: Option<&'a str>,
-    /// What a change of mode has to tell the model; the caller knows whether there was one.
-    pub mode_reminder: Option<&'a str>,
+    /// The mode of the turn before; absent where there was none. A change of mode is said once, in the message of the
+    /// turn that brought it.
+    pub mode_before: Option<Mode>,
     /// The blobs of [`needed_blobs`].
     pub blobs: &'a BlobResolver<'a>,
 }
@@ -71,11 +72,13 @@ pub fn compile_runtime_message(
         None => None,
     };
     let reminder = message.subagent_system_reminder.as_deref().unwrap_or_default();
-    let text = assets.mode(input.mode).runtime.render(&RuntimeSlots {
+    let mode = assets.mode(input.mode);
+    let switched = input.mode_before.is_some_and(|before| before != input.mode);
+    let text = mode.runtime.render(&RuntimeSlots {
         current_time: &local_time(input.now, input.time_zone),
         editor_state: &editor(context, input.blobs)?,
         attachments: &attachments(context, reminder),
-        mode_reminder: input.mode_reminder.unwrap_or_default(),
+        mode_reminder: if switched { mode.reminder } else { "" },
         user_query: text_blob.as_deref().unwrap_or(&message.text),
     });
     let mut parts = vec![Part::Text(Arc::from(text))];

@@ -6,7 +6,9 @@ use std::ops::Range;
 
 use super::cache;
 use super::profile::CacheMode;
+use crate::model::{ItemDigest, ItemKind};
 use crate::provider::json::Json;
+use crate::provider::sent;
 
 /// Who speaks in a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,6 +37,8 @@ pub(super) struct Messages {
 pub(super) struct Finished {
     pub(super) body: Vec<u8>,
     pub(super) messages: Vec<Range<usize>>,
+    /// The messages' digests, taken before anything was marked.
+    pub(super) items: Vec<ItemDigest>,
 }
 
 impl Messages {
@@ -96,12 +100,15 @@ impl Messages {
             marked.push(end);
         }
         let places: Vec<usize> = marked.iter().map(|index| self.ends[*index]).collect();
-        insert(
-            self.json.bytes,
-            self.done,
-            &places,
-            &format!(",\"cache_control\":{marker}"),
-        )
+        let message = |range: &Range<usize>| sent::item(ItemKind::Message, &self.json.bytes[range.clone()]);
+        let items = self.done.iter().map(message).collect();
+        let member = format!(",\"cache_control\":{marker}");
+        let (body, messages) = insert(self.json.bytes, self.done, &places, &member);
+        Finished {
+            body,
+            messages,
+            items,
+        }
     }
 
     fn close(&mut self) {
@@ -113,12 +120,14 @@ impl Messages {
 }
 
 /// Puts the member in at these places, which are in order.
-fn insert(bytes: Vec<u8>, messages: Vec<Range<usize>>, places: &[usize], member: &str) -> Finished {
+fn insert(
+    bytes: Vec<u8>,
+    messages: Vec<Range<usize>>,
+    places: &[usize],
+    member: &str,
+) -> (Vec<u8>, Vec<Range<usize>>) {
     if places.is_empty() {
-        return Finished {
-            body: bytes,
-            messages,
-        };
+        return (bytes, messages);
     }
     let mut body = Vec::with_capacity(bytes.len() + places.len() * member.len());
     let mut copied = 0;
@@ -133,5 +142,5 @@ fn insert(bytes: Vec<u8>, messages: Vec<Range<usize>>, places: &[usize], member:
         .into_iter()
         .map(|range| moved(range.start)..moved(range.end))
         .collect();
-    Finished { body, messages }
+    (body, messages)
 }

@@ -23,10 +23,11 @@ use super::names;
 use super::profile::{AnthropicProfile, CacheMode, ThinkingMode};
 use super::replay::{self, Entry};
 use crate::model::{
-    Assistant, HistoryItem, Latency, ModelRequest, ModelSpec, Part, ProviderFailure, ProviderFault,
-    ReasoningEffort, ToolCall, ToolDefinition, ToolResult,
+    Assistant, HistoryItem, ItemDigest, ItemKind, Latency, ModelRequest, ModelSpec, Part, ProviderFailure,
+    ProviderFault, ReasoningEffort, ToolCall, ToolDefinition, ToolResult,
 };
 use crate::provider::json::Json;
+use crate::provider::sent;
 
 /// Kinds of pictures that the API takes.
 const IMAGE_TYPES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
@@ -38,9 +39,16 @@ pub struct AnthropicRequest {
     pub body: Bytes,
     head: Range<usize>,
     messages: Vec<Range<usize>>,
+    items: Vec<ItemDigest>,
 }
 
 impl AnthropicRequest {
+    /// What the request is remembered by: its tools, its system prompt, its messages, all without `cache_control`
+    /// members, which are no part of what the endpoint compares.
+    pub fn items(&self) -> &[ItemDigest] {
+        &self.items
+    }
+
     /// Everything before the messages: model, parameters, tools and system prompt.
     pub fn head(&self) -> &[u8] {
         &self.body[self.head.clone()]
@@ -59,7 +67,8 @@ pub fn encode(
     profile: &AnthropicProfile,
 ) -> Result<AnthropicRequest, ProviderFailure> {
     let mut json = Json::default();
-    encode_head(&mut json, request, profile)?;
+    let mut items = Vec::with_capacity(request.prompt.tools.len() + request.history.len() + 1);
+    encode_head(&mut json, &mut items, request, profile)?;
     let head = 0..json.bytes.len();
     let mut messages = Messages::new(json);
     let mut in_results = false;
@@ -88,15 +97,18 @@ pub fn encode(
         let text = "the conversation holds nothing that could be sent; say something first";
         return Err(profile.endpoint.failure(ProviderFault::InvalidRequest, text));
     }
+    items.extend(finished.items);
     Ok(AnthropicRequest {
         body: finished.body.into(),
         head,
         messages: finished.messages,
+        items,
     })
 }
 
 fn encode_head(
     json: &mut Json,
+    items: &mut Vec<ItemDigest>,
     request: &ModelRequest,
     profile: &AnthropicProfile,
 ) -> Result<(), ProviderFailure> {
@@ -132,7 +144,9 @@ fn encode_head(
             if index > 0 {
                 json.raw(",");
             }
+            let start = json.bytes.len();
             encode_tool(json, tool, profile)?;
+            items.push(sent::item(ItemKind::Tool, &json.bytes[start..]));
             if !has_system && index + 1 == tools.len() {
                 json.raw(&marker);
             }
@@ -141,8 +155,10 @@ fn encode_head(
         json.raw("],");
     }
     if has_system {
+        let start = json.bytes.len();
         json.raw("\"system\":[{\"type\":\"text\",\"text\":");
         json.string(instructions);
+        items.push(sent::item(ItemKind::Instructions, &json.bytes[start..]));
         json.raw(&marker);
         json.raw("}],");
     }

@@ -11,11 +11,11 @@ use bytes::Bytes;
 use super::profile::{ChatProfile, EffortParameter, ThinkingParameter};
 use super::reasoning;
 use crate::model::{
-    Assistant, HistoryItem, Latency, ModelRequest, ModelSpec, Part, ProviderFailure, ProviderFault,
-    ReasoningEffort, ToolCall, ToolDefinition,
+    Assistant, HistoryItem, ItemDigest, ItemKind, Latency, ModelRequest, ModelSpec, Part, ProviderFailure,
+    ProviderFault, ReasoningEffort, ToolCall, ToolDefinition,
 };
 use crate::provider::json::Json;
-use crate::provider::openai;
+use crate::provider::{openai, sent};
 
 /// What follows the last message.
 const END: &str = "]}";
@@ -27,9 +27,15 @@ pub struct ChatRequest {
     pub body: Bytes,
     head: Range<usize>,
     messages: Vec<Range<usize>>,
+    items: Vec<ItemDigest>,
 }
 
 impl ChatRequest {
+    /// What the request is remembered by: its tools, its instructions, its messages.
+    pub fn items(&self) -> &[ItemDigest] {
+        &self.items
+    }
+
     /// Everything before the messages: model, parameters and tools.
     pub fn head(&self) -> &[u8] {
         &self.body[self.head.clone()]
@@ -44,7 +50,8 @@ impl ChatRequest {
 /// Encodes a request, or says what the endpoint has no way to do.
 pub fn encode(request: &ModelRequest, profile: &ChatProfile) -> Result<ChatRequest, ProviderFailure> {
     let mut json = Json::default();
-    encode_head(&mut json, request, profile)?;
+    let mut items = Vec::with_capacity(request.prompt.tools.len() + request.history.len() + 1);
+    encode_head(&mut json, &mut items, request, profile)?;
     let head = 0..json.bytes.len();
     json.raw("\"messages\":[");
     let mut messages = Vec::with_capacity(request.history.len() + 1);
@@ -54,8 +61,15 @@ pub fn encode(request: &ModelRequest, profile: &ChatProfile) -> Result<ChatReque
         json.string(&request.prompt.instructions);
         json.raw("}");
         messages.push(start..json.bytes.len());
+        items.push(sent::item(ItemKind::Instructions, &json.bytes[start..]));
     }
-    encode_messages(json, head, messages, 0, request, profile)
+    let begun = Begun {
+        json,
+        head,
+        messages,
+        items,
+    };
+    encode_messages(begun, 0, request, profile)
 }
 
 /// Encodes a request whose beginning was encoded before: all but the history from the item `known` on.
@@ -67,21 +81,44 @@ pub(super) fn extend(
     request: &ModelRequest,
     profile: &ChatProfile,
 ) -> Result<ChatRequest, ProviderFailure> {
-    let ChatRequest { body, head, messages } = before;
+    let ChatRequest {
+        body,
+        head,
+        messages,
+        items,
+    } = before;
     let mut bytes = Vec::from(body);
     bytes.truncate(bytes.len() - END.len());
-    encode_messages(Json { bytes }, head, messages, known, request, profile)
+    let begun = Begun {
+        json: Json { bytes },
+        head,
+        messages,
+        items,
+    };
+    encode_messages(begun, known, request, profile)
+}
+
+/// A body up to some of its messages.
+struct Begun {
+    json: Json,
+    head: Range<usize>,
+    messages: Vec<Range<usize>>,
+    items: Vec<ItemDigest>,
 }
 
 /// Appends the history from the item `known` on to the messages, and ends the body.
 fn encode_messages(
-    mut json: Json,
-    head: Range<usize>,
-    mut messages: Vec<Range<usize>>,
+    begun: Begun,
     known: usize,
     request: &ModelRequest,
     profile: &ChatProfile,
 ) -> Result<ChatRequest, ProviderFailure> {
+    let Begun {
+        mut json,
+        head,
+        mut messages,
+        mut items,
+    } = begun;
     for item in request.history.iter().skip(known) {
         if !messages.is_empty() {
             json.raw(",");
@@ -89,17 +126,20 @@ fn encode_messages(
         let start = json.bytes.len();
         encode_item(&mut json, item, &request.model, profile)?;
         messages.push(start..json.bytes.len());
+        items.push(sent::item(ItemKind::Message, &json.bytes[start..]));
     }
     json.raw(END);
     Ok(ChatRequest {
         body: json.bytes.into(),
         head,
         messages,
+        items,
     })
 }
 
 fn encode_head(
     json: &mut Json,
+    items: &mut Vec<ItemDigest>,
     request: &ModelRequest,
     profile: &ChatProfile,
 ) -> Result<(), ProviderFailure> {
@@ -130,7 +170,9 @@ fn encode_head(
             if index > 0 {
                 json.raw(",");
             }
+            let start = json.bytes.len();
             encode_tool(json, tool, profile)?;
+            items.push(sent::item(ItemKind::Tool, &json.bytes[start..]));
         }
         json.raw("],");
     }

@@ -17,10 +17,11 @@ use futures_util::stream;
 
 use super::call::{Signal, call};
 use super::options::Options;
+use super::sent::announced;
 use super::transport::Transport;
 use super::{ModelInvocation, ModelStream, Provider, RouteError};
 use crate::config::ModelConfig;
-use crate::model::ModelRequest;
+use crate::model::{ModelRequest, RequestDigest};
 
 use bodies::Bodies;
 pub use decoder::ChatDecoder;
@@ -61,13 +62,20 @@ impl Provider for OpenAiChat {
             Ok(encoded) => encoded,
             Err(failure) => return Box::pin(stream::iter([Err(failure)])),
         };
+        let digest = RequestDigest {
+            lineage: Arc::clone(self.profile.issuer()),
+            settings: self.profile.endpoint.settings,
+            items: encoded.items().to_vec(),
+            without_reasoning: false,
+        };
         let profile = Arc::clone(&self.profile);
-        call(Arc::clone(&self.transport), encoded.body, invocation, move || {
+        let events = call(Arc::clone(&self.transport), encoded.body, invocation, move || {
             let mut decoder = ChatDecoder::new(&profile);
             move |signal: Signal<'_>, events: &mut _| match signal {
                 Signal::Event(event) => decoder.push(event, events),
                 Signal::End => decoder.finish(events),
             }
-        })
+        });
+        announced(digest, events)
     }
 }

@@ -13,11 +13,11 @@ use sha2::{Digest, Sha256};
 use super::profile::ResponsesProfile;
 use super::replay::{OutputItem, Piece, PieceKind, ReplayRecord, is_reset};
 use crate::model::{
-    Assistant, HistoryItem, Latency, ModelRequest, ModelSpec, Part, ProviderFailure, ProviderFault,
-    ReasoningEffort, ToolCall, ToolDefinition,
+    Assistant, HistoryItem, ItemDigest, ItemKind, Latency, ModelRequest, ModelSpec, Part, ProviderFailure,
+    ProviderFault, ReasoningEffort, ToolCall, ToolDefinition,
 };
 use crate::provider::json::Json;
-use crate::provider::openai;
+use crate::provider::{openai, sent};
 
 /// Longest call id that the API takes.
 const MAX_CALL_ID: usize = 64;
@@ -29,10 +29,16 @@ pub struct ResponsesRequest {
     pub body: Bytes,
     head: Range<usize>,
     items: Vec<Range<usize>>,
+    digests: Vec<ItemDigest>,
     carries_reasoning: bool,
 }
 
 impl ResponsesRequest {
+    /// What the request is remembered by: its tools, its instructions, its input items.
+    pub fn digests(&self) -> &[ItemDigest] {
+        &self.digests
+    }
+
     /// Everything before the input: model, parameters, tools and instructions.
     pub fn head(&self) -> &[u8] {
         &self.body[self.head.clone()]
@@ -77,11 +83,13 @@ fn encode_from(
     reasoning_from: usize,
 ) -> Result<ResponsesRequest, ProviderFailure> {
     let mut json = Json::default();
-    encode_head(&mut json, request, profile)?;
+    let mut digests = Vec::with_capacity(request.prompt.tools.len() + request.history.len() + 1);
+    encode_head(&mut json, &mut digests, request, profile)?;
     let head = 0..json.bytes.len();
     json.raw("\"input\":[");
     let mut input = Input {
         json,
+        digests,
         items: Vec::with_capacity(request.history.len()),
         carries_reasoning: false,
     };
@@ -91,6 +99,7 @@ fn encode_from(
     let Input {
         mut json,
         items,
+        digests,
         carries_reasoning,
     } = input;
     json.raw("]}");
@@ -98,12 +107,14 @@ fn encode_from(
         body: json.bytes.into(),
         head,
         items,
+        digests,
         carries_reasoning,
     })
 }
 
 fn encode_head(
     json: &mut Json,
+    digests: &mut Vec<ItemDigest>,
     request: &ModelRequest,
     profile: &ResponsesProfile,
 ) -> Result<(), ProviderFailure> {
@@ -134,13 +145,17 @@ fn encode_head(
             if index > 0 {
                 json.raw(",");
             }
+            let start = json.bytes.len();
             encode_tool(json, tool, profile)?;
+            digests.push(sent::item(ItemKind::Tool, &json.bytes[start..]));
         }
         json.raw("],");
     }
     if !request.prompt.instructions.is_empty() {
+        let start = json.bytes.len();
         json.raw("\"instructions\":");
         json.string(&request.prompt.instructions);
+        digests.push(sent::item(ItemKind::Instructions, &json.bytes[start..]));
         json.raw(",");
     }
     Ok(())
@@ -212,6 +227,7 @@ fn own_payload<'a>(said: &'a Assistant, profile: &ResponsesProfile) -> Option<&'
 struct Input {
     json: Json,
     items: Vec<Range<usize>>,
+    digests: Vec<ItemDigest>,
     carries_reasoning: bool,
 }
 
@@ -250,6 +266,8 @@ impl Input {
         let start = self.json.bytes.len();
         write(&mut self.json);
         self.items.push(start..self.json.bytes.len());
+        self.digests
+            .push(sent::item(ItemKind::Message, &self.json.bytes[start..]));
     }
 
     fn user(

@@ -17,10 +17,11 @@ use futures_util::{StreamExt, stream};
 
 use super::call::{Signal, call};
 use super::options::Options;
+use super::sent::announced;
 use super::transport::Transport;
 use super::{ModelInvocation, ModelStream, Provider, RouteError};
 use crate::config::ModelConfig;
-use crate::model::{ModelRequest, ProviderFailure, ProviderFault};
+use crate::model::{ModelRequest, ProviderFailure, ProviderFault, RequestDigest};
 
 pub use decoder::ResponsesDecoder;
 pub use encoder::{ResponsesRequest, encode};
@@ -67,6 +68,15 @@ impl OpenAiResponses {
         })
     }
 
+    fn digest(&self, request: &ResponsesRequest, without_reasoning: bool) -> RequestDigest {
+        RequestDigest {
+            lineage: Arc::clone(self.profile.issuer()),
+            settings: self.profile.endpoint.settings,
+            items: request.digests().to_vec(),
+            without_reasoning,
+        }
+    }
+
     /// Sends the request once more without the reasoning of its history. The answer's replay state says so, and with it
     /// every later request leaves that reasoning out: the one reset that this API forces, and it is durable.
     fn send_reset(&self, request: &ModelRequest, invocation: ModelInvocation) -> ModelStream {
@@ -77,7 +87,13 @@ impl OpenAiResponses {
             "the endpoint refused the reasoning of the history; it is left out from here on"
         );
         match encoder::encode_reset(request, &self.profile) {
-            Ok(encoded) => self.send(encoded, invocation, ResponsesDecoder::after_reset),
+            Ok(encoded) => {
+                let digest = self.digest(&encoded, true);
+                announced(
+                    digest,
+                    self.send(encoded, invocation, ResponsesDecoder::after_reset),
+                )
+            }
             Err(failure) => failed(failure),
         }
     }
@@ -90,9 +106,10 @@ impl Provider for OpenAiResponses {
             Err(failure) => return failed(failure),
         };
         let may_reset = encoded.carries_reasoning();
+        let digest = self.digest(&encoded, false);
         let mut first = self.send(encoded, invocation.clone(), ResponsesDecoder::new);
         if !may_reset {
-            return first;
+            return announced(digest, first);
         }
         let (provider, request) = (self.clone(), request.clone());
         let stream = stream::once(async move {
@@ -104,7 +121,7 @@ impl Provider for OpenAiResponses {
                 None => Box::pin(stream::empty()),
             }
         });
-        Box::pin(stream.flatten())
+        announced(digest, Box::pin(stream.flatten()))
     }
 }
 
