@@ -20,7 +20,7 @@ use cairn::model::{
     ToolDefinition, UserOrigin,
 };
 use cairn::provider::ProviderRouter;
-use cairn::run::{RunServices, start};
+use cairn::run::{PrefixBreaks, RunServices, start};
 use prefix_conformance::{
     Api, AssertOn, ConformanceError, ConformanceOptions, Host, HostError, Outcome, Position, Session,
     Violation, run_prefix_conformance,
@@ -98,6 +98,8 @@ impl Host for Engine {
             .into_routes();
         let services = RunServices {
             providers: Arc::new(routes.into_iter().collect::<HashMap<_, _>>()),
+            // The conformance run is the judge here: it must see what the server's own proof would stop.
+            prefix_breaks: PrefixBreaks::Report,
             ..self.bench.services.clone()
         };
         let id = format!("run-{turn}");

@@ -15,6 +15,7 @@ mod support {
     pub mod fake_client;
     pub mod fake_cursor;
     pub mod fake_provider;
+    pub mod provider_input;
     pub mod strict_anthropic;
     pub mod strict_chat;
     pub mod strict_responses;
@@ -24,6 +25,8 @@ mod support {
 
 #[path = "prefix_stability/command.rs"]
 mod command;
+#[path = "prefix_stability/digests.rs"]
+mod digests;
 #[path = "prefix_stability/proof.rs"]
 mod proof;
 #[path = "prefix_stability/three_apis.rs"]

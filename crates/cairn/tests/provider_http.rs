@@ -24,7 +24,7 @@ use cairn::model::{
     ReasoningSpec, ReplayState,
 };
 use cairn::provider::openai_chat::OpenAiChat;
-use cairn::provider::{ModelInvocation, Provider};
+use cairn::provider::{ModelEvent, ModelInvocation, Provider};
 use futures_util::StreamExt;
 use model_events::{Answer, answer, call, failure};
 use provider_input::{
@@ -469,6 +469,16 @@ async fn cancelling_and_dropping_end_the_request_in_every_phase() {
     };
     let cancel = cancelled.cancel.clone();
     let mut stream = provider.call(&hello(), cancelled);
+    let announced = stream.next().await;
+    assert!(
+        matches!(announced, Some(Ok(ModelEvent::Sending(_)))),
+        "{announced:?}"
+    );
+    assert_eq!(
+        chat.requests().len(),
+        4,
+        "nothing goes out before the next event is asked for"
+    );
     let waiting = tokio::spawn(async move { stream.next().await });
     while chat.requests().len() < 5 {
         tokio::task::yield_now().await;

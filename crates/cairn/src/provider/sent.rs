@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use futures_util::{StreamExt, stream};
 use sha2::{Digest, Sha256};
+use tokio_util::sync::CancellationToken;
 
 use super::{ModelEvent, ModelStream};
 use crate::config::ModelConfig;
@@ -33,10 +34,15 @@ fn hash(bytes: &[u8]) -> ItemHash {
     hash
 }
 
-/// Says what is about to be sent, then does it.
-pub(crate) fn announced(digest: RequestDigest, events: ModelStream) -> ModelStream {
+/// Says what is about to be sent, then does it; ends as soon as the call is cancelled.
+pub(crate) fn announced(
+    digest: RequestDigest,
+    cancel: CancellationToken,
+    events: ModelStream,
+) -> ModelStream {
     let sending = ModelEvent::Sending(Arc::new(digest));
-    Box::pin(stream::iter([Ok(sending)]).chain(events))
+    let events = stream::iter([Ok(sending)]).chain(events);
+    Box::pin(events.take_until(cancel.cancelled_owned()))
 }
 
 /// The digest of a request to a model that is no endpoint and takes it as it is: each item by its own fields.

@@ -187,8 +187,6 @@ impl<'a> Engine<'a> {
         let provider_call_index = self.provider_call_index;
         // A call that ends without a report leaves the run's total unknown.
         self.usage.push(None);
-        self.emit(ClientEvent::ModelCallStarted { provider_call_index })
-            .await?;
         let request = ModelRequest {
             prompt: self.run.prompt.clone(),
             model: self.run.model.clone(),
@@ -204,9 +202,15 @@ impl<'a> Engine<'a> {
         let _leave = invocation.cancel.clone().drop_guard();
         let mut events = self.provider.call(&request, invocation);
         let mut cycle = ModelCycle::new(self.history.call_ids());
+        let mut announced = false;
         while let Some(event) = self.listen(events.next()).await? {
             if let Ok(ModelEvent::Sending(sent)) = &event {
                 self.record_call(sent).await?;
+                if !announced {
+                    self.emit(ClientEvent::ModelCallStarted { provider_call_index })
+                        .await?;
+                }
+                announced = true;
             }
             let told = match event.and_then(|event| cycle.push(event)) {
                 Ok(told) => told,

@@ -480,11 +480,11 @@ mod tests {
     fn items_survive_their_row() {
         let items: Vec<ItemDigest> = [ItemKind::Tool, ItemKind::Instructions, ItemKind::Message]
             .into_iter()
-            .enumerate()
-            .map(|(at, kind)| ItemDigest {
+            .zip(0u8..)
+            .map(|(kind, at)| ItemDigest {
                 kind,
-                bytes: u32::MAX - at as u32,
-                hash: [at as u8; 16],
+                bytes: u32::MAX - u32::from(at),
+                hash: [at; 16],
             })
             .collect();
         let bytes = encode_items(&items);

@@ -128,7 +128,8 @@ pub async fn prepare(
         Some((_, message)) => Mode::from_wire(message.mode)?,
         None => Mode::from_wire(state.mode.unwrap_or_default())?,
     };
-    let mode_before = state.mode.map(Mode::from_wire).transpose()?;
+    // A mode that cairn does not have is no fault of this turn, and nothing can be said of the switch.
+    let mode_before = state.mode.and_then(|mode| Mode::from_wire(mode).ok());
     let request_context = match given_context {
         Some(given) => given,
         None => link.request().await?,

@@ -67,6 +67,7 @@ impl Provider for Anthropic {
             items: encoded.items().to_vec(),
             without_reasoning: false,
         };
+        let cancel = invocation.cancel.clone();
         let profile = Arc::clone(&self.profile);
         let events = call(Arc::clone(&self.transport), encoded.body, invocation, move || {
             let mut decoder = AnthropicDecoder::new(&profile);
@@ -75,6 +76,6 @@ impl Provider for Anthropic {
                 Signal::End => decoder.finish(),
             }
         });
-        announced(digest, events)
+        announced(digest, cancel, events)
     }
 }

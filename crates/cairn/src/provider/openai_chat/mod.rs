@@ -68,6 +68,7 @@ impl Provider for OpenAiChat {
             items: encoded.items().to_vec(),
             without_reasoning: false,
         };
+        let cancel = invocation.cancel.clone();
         let profile = Arc::clone(&self.profile);
         let events = call(Arc::clone(&self.transport), encoded.body, invocation, move || {
             let mut decoder = ChatDecoder::new(&profile);
@@ -76,6 +77,6 @@ impl Provider for OpenAiChat {
                 Signal::End => decoder.finish(events),
             }
         });
-        announced(digest, events)
+        announced(digest, cancel, events)
     }
 }

@@ -88,11 +88,9 @@ impl OpenAiResponses {
         );
         match encoder::encode_reset(request, &self.profile) {
             Ok(encoded) => {
-                let digest = self.digest(&encoded, true);
-                announced(
-                    digest,
-                    self.send(encoded, invocation, ResponsesDecoder::after_reset),
-                )
+                let (digest, cancel) = (self.digest(&encoded, true), invocation.cancel.clone());
+                let events = self.send(encoded, invocation, ResponsesDecoder::after_reset);
+                announced(digest, cancel, events)
             }
             Err(failure) => failed(failure),
         }
@@ -106,10 +104,10 @@ impl Provider for OpenAiResponses {
             Err(failure) => return failed(failure),
         };
         let may_reset = encoded.carries_reasoning();
-        let digest = self.digest(&encoded, false);
+        let (digest, cancel) = (self.digest(&encoded, false), invocation.cancel.clone());
         let mut first = self.send(encoded, invocation.clone(), ResponsesDecoder::new);
         if !may_reset {
-            return announced(digest, first);
+            return announced(digest, cancel, first);
         }
         let (provider, request) = (self.clone(), request.clone());
         let stream = stream::once(async move {
@@ -121,7 +119,7 @@ impl Provider for OpenAiResponses {
                 None => Box::pin(stream::empty()),
             }
         });
-        announced(digest, Box::pin(stream.flatten()))
+        announced(digest, cancel, Box::pin(stream.flatten()))
     }
 }
 

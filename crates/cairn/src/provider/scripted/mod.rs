@@ -13,7 +13,7 @@
 
 mod script;
 
-use futures_util::{StreamExt, stream};
+use futures_util::stream;
 
 use self::script::{Step, steps};
 use super::sent::{announced, digest_of};
@@ -60,8 +60,8 @@ impl Provider for Scripted {
             return Box::pin(stream::iter([Err(failure)]));
         }
         let events: Vec<_> = answer(request).into_iter().map(Ok).collect();
-        let events = stream::iter(events).take_until(invocation.cancel.cancelled_owned());
-        announced(digest_of(LINEAGE, request), Box::pin(events))
+        let events = Box::pin(stream::iter(events));
+        announced(digest_of(LINEAGE, request), invocation.cancel, events)
     }
 }
 
