@@ -82,7 +82,7 @@ fn user_root_ids(cursor: &FakeCursor) -> Vec<String> {
     let state = cursor.state();
     let roots = state.root_prompt_messages_json.iter().map(|id| {
         let bytes = cursor.blobs().get(id).unwrap();
-        serde_json::from_slice::<Value>(&bytes).unwrap()
+        serde_json::from_slice::<Value>(bytes).unwrap()
     });
     roots
         .filter(|root| root["role"] == "user")
