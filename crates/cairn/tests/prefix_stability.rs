@@ -4,6 +4,7 @@
     clippy::expect_used,
     clippy::panic,
     clippy::unreachable,
+    clippy::duplicate_mod,
     missing_docs,
     dead_code,
     reason = "a test says what it saw by failing"
