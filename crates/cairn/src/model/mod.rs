@@ -21,7 +21,7 @@ pub use inference::{ModelRequest, PromptSpec, ToolDefinition};
 pub use message::{Assistant, Image, Message, MessageBody, Part, Reasoning, ReplayState, UserOrigin};
 pub use prefix::{
     ItemDigest, ItemHash, ItemKind, PrefixReset, PromptChange, RequestDigest, first_break,
-    first_message_break, shared_items,
+    first_break_beside, first_message_break, shared_items,
 };
 pub use run::{PendingAssistant, PreparedRun, PromptBasis, RunAction, RunKind, RunOutcome};
 pub use spec::{Latency, ModelSpec, ReasoningEffort, ReasoningSpec};

@@ -149,7 +149,13 @@ pub fn first_break(earlier: &[ItemDigest], later: &[ItemDigest]) -> Option<usize
     (shared < earlier.len()).then_some(shared)
 }
 
-/// The same with tools and instructions left out of account; an index among all items of the later request.
+/// The same as [`first_break`] for a request beside the conversation, such as one for a summary: it may also ask about a
+/// part of it. Then all but its last item, the question, are the earlier request's.
+pub fn first_break_beside(earlier: &[ItemDigest], later: &[ItemDigest]) -> Option<usize> {
+    first_break(earlier, later).filter(|shared| shared + 1 < later.len())
+}
+
+/// The same as [`first_break`] with tools and instructions left out of account; an index among all items of the later request.
 pub fn first_message_break(earlier: &[ItemDigest], later: &[ItemDigest]) -> Option<usize> {
     let head = |items: &[ItemDigest]| {
         items
@@ -188,6 +194,15 @@ mod tests {
         assert_eq!(at("tsab", "tsac"), Some(3));
         assert_eq!(at("tsab", "tusab"), Some(1));
         assert_eq!(at("", "ts"), None);
+    }
+
+    #[test]
+    fn a_question_beside_the_conversation_may_be_about_a_part_of_it() {
+        let at = |earlier, later| first_break_beside(&items(earlier), &items(later));
+        assert_eq!(at("tsab", "tsabq"), None);
+        assert_eq!(at("tsab", "tsaq"), None);
+        assert_eq!(at("tsab", "tsacq"), Some(3));
+        assert_eq!(at("tsab", "tuaq"), Some(1));
     }
 
     #[test]

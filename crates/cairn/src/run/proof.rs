@@ -6,7 +6,7 @@
 
 use crate::model::{
     ConversationId, ItemKind, PrefixReset, PreparedRun, PromptChange, RequestDigest, RevisionId, RunFailure,
-    first_break, first_message_break, shared_items,
+    first_break, first_break_beside, first_message_break, shared_items,
 };
 use crate::store::{LatestModelCall, ModelCallEnd, NewModelCall, PrefixVerdict, Store, StoreError};
 
@@ -28,7 +28,8 @@ pub(super) struct Outgoing<'a> {
     pub(super) revision: &'a RevisionId,
     /// What is sent.
     pub(super) digest: &'a RequestDigest,
-    /// It asks for something beside the conversation: it extends its predecessor, and is nobody's.
+    /// It asks for something beside the conversation: it extends its predecessor or asks about a part of it, and is
+    /// nobody's predecessor.
     pub(super) beside: bool,
 }
 
@@ -70,7 +71,7 @@ impl Proof {
         let kept = before
             .as_ref()
             .map_or(0, |before| shared_items(&before.items, &sent.items));
-        let verdict = judge(store, run, revision, before.as_ref(), sent).await?;
+        let verdict = judge(store, run, outgoing, before.as_ref()).await?;
         let added = sent.items.get(kept..).unwrap_or_default();
         let call = NewModelCall {
             run: &run.id,
@@ -171,14 +172,18 @@ fn number_of(sent: &RequestDigest, item: usize) -> usize {
 async fn judge(
     store: &Store,
     run: &PreparedRun,
-    revision: &RevisionId,
+    outgoing: Outgoing<'_>,
     before: Option<&LatestModelCall>,
-    sent: &RequestDigest,
 ) -> Result<PrefixVerdict, StoreError> {
+    let (sent, revision) = (outgoing.digest, outgoing.revision);
     let Some(before) = before else {
         return first_of_lineage(store, &run.conversation, sent).await;
     };
-    let Some(item) = first_break(&before.items, &sent.items) else {
+    let broken = match outgoing.beside {
+        false => first_break(&before.items, &sent.items),
+        true => first_break_beside(&before.items, &sent.items),
+    };
+    let Some(item) = broken else {
         return Ok(PrefixVerdict::Extends);
     };
     if !store.is_in_history(&before.revision, revision).await? {
