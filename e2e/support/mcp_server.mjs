@@ -1,4 +1,5 @@
 // A small MCP server over stdio, as a person might have configured one: a tool that answers and one that fails.
+// With --turned it says the same in another order: its tools, and the keys of their schemas.
 import readline from "node:readline";
 
 const TOOLS = [
@@ -14,6 +15,14 @@ const TOOLS = [
   { name: "always.fails", description: "Fails.", inputSchema: { type: "object", properties: {} } },
 ];
 
+const TURNED = process.argv.includes("--turned");
+
+function turned(value) {
+  if (Array.isArray(value)) return value.map(turned);
+  if (value === null || typeof value !== "object") return value;
+  return Object.fromEntries(Object.entries(value).reverse().map(([key, inner]) => [key, turned(inner)]));
+}
+
 function answer(method, params) {
   if (method === "initialize") {
     return {
@@ -23,7 +32,7 @@ function answer(method, params) {
       instructions: "Look words up before you guess.",
     };
   }
-  if (method === "tools/list") return { tools: TOOLS };
+  if (method === "tools/list") return { tools: TURNED ? TOOLS.map(turned).reverse() : TOOLS };
   if (method === "tools/call" && params.name === "look_up") {
     return { content: [{ type: "text", text: `${params.arguments.word} means lighthouse; arguments ${JSON.stringify(params.arguments)}` }] };
   }

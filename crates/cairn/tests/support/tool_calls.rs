@@ -40,6 +40,7 @@ pub fn runtime() -> ToolRuntime {
                 provider_identifier: "db".into(),
                 server_identifier: "user-db".into(),
                 tool_name: "query".into(),
+                connected: true,
             },
         )]),
         todos: Vec::new(),
