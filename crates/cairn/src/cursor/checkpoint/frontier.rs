@@ -401,7 +401,7 @@ mod tests {
             summary: Some(id(6)),
             summary_archives: vec![id(7), id(8)],
             read_paths: vec!["a".to_owned()],
-            plan: Some(id(6)),
+            plan: Some(id(9)),
             turn_timings: vec![timing(1, 10), timing(2, 20)],
             ..Default::default()
         };
