@@ -1,5 +1,5 @@
 // One cairn process with its own configuration file and a data folder that may outlive it.
-import { spawn } from "node:child_process";
+import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
 import fs from "node:fs";
 import path from "node:path";
@@ -12,6 +12,7 @@ export class Cairn {
   log = "";
   #process;
   #url;
+  #folders;
 
   /**
    * Starts the binary and waits until it listens.
@@ -26,6 +27,7 @@ export class Cairn {
     const config = path.join(folder, "cairn.toml");
     fs.writeFileSync(config, configuration(clientKey, models, services));
     const cairn = new Cairn();
+    cairn.#folders = ["--config", config, "--data-dir", dataDir];
     cairn.#process = spawn(binary, ["serve", "--config", config, "--listen", `127.0.0.1:${port}`, "--data-dir", dataDir], {
       env: { PATH: process.env.PATH, HOME: folder, RUST_BACKTRACE: "1", CAIRN_LOG: "trace", ...environment },
       stdio: ["ignore", "pipe", "pipe"],
@@ -41,6 +43,14 @@ export class Cairn {
 
   get port() {
     return Number(new URL(this.#url).port);
+  }
+
+  /** What `cairn prefix` says of a conversation, read beside the running process. */
+  prefix(conversation) {
+    const args = ["prefix", conversation, "--json", ...this.#folders];
+    const { status, stdout, stderr } = spawnSync(process.env.CAIRN_BIN, args, { encoding: "utf8", env: { ENDPOINT_KEY: "unused" } });
+    if (status !== 0) throw new Error(`cairn prefix ended with ${status}: ${stderr}`);
+    return JSON.parse(stdout).calls;
   }
 
   /** Asks the process to stop and waits for its end. */

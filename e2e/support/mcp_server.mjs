@@ -1,4 +1,5 @@
 // A small MCP server over stdio, as a person might have configured one: a tool that answers, one that fails, and resources.
+// With --turned it says the same in another order: its tools, and the keys of their schemas.
 import readline from "node:readline";
 
 const TOOLS = [
@@ -18,6 +19,13 @@ const RESOURCES = [
   { uri: "word://sea", name: "sea", text: "sea: a large body of salt water" },
   { uri: "word://shore", name: "shore", text: "shore: where the sea ends" },
 ];
+const TURNED = process.argv.includes("--turned");
+
+function turned(value) {
+  if (Array.isArray(value)) return value.map(turned);
+  if (value === null || typeof value !== "object") return value;
+  return Object.fromEntries(Object.entries(value).reverse().map(([key, inner]) => [key, turned(inner)]));
+}
 
 function answer(method, params) {
   if (method === "initialize") {
@@ -31,7 +39,7 @@ function answer(method, params) {
   if (method === "resources/list") return { resources: RESOURCES.map(({ uri, name }) => ({ uri, name })) };
   const resource = RESOURCES.find(({ uri }) => method === "resources/read" && uri === params.uri);
   if (resource) return { contents: [{ uri: resource.uri, mimeType: "text/plain", text: resource.text }] };
-  if (method === "tools/list") return { tools: TOOLS };
+  if (method === "tools/list") return { tools: TURNED ? TOOLS.map(turned).reverse() : TOOLS };
   if (method === "tools/call" && params.name === "look_up") {
     return { content: [{ type: "text", text: `${params.arguments.word} means lighthouse; arguments ${JSON.stringify(params.arguments)}` }] };
   }

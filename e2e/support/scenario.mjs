@@ -22,7 +22,7 @@ const ENDPOINT_KEY = "sk-CANARY-of-the-scenario";
  * more variables for cairn, from the endpoint; `client` are options of each client (`Client.open`); `stray` matches errors
  * that the client itself raises where nobody waits for them.
  * After the body every rule that always holds is checked: no fault at the endpoint, no answer left over, no stray error in
- * the client, no endpoint key in the log.
+ * the client, no endpoint key in the log, no broken prefix found by cairn itself.
  */
 export function scenario(name, { stray, ...setting }, body) {
   test(name, { timeout: 120_000 }, async () => {
@@ -58,6 +58,8 @@ class Scene {
   #environment;
   #clientOptions;
   #data = 0;
+  /** Every cairn of the scenario. */
+  #cairns = [];
 
   /** The endpoints of further models, by the model's id. */
   others = {};
@@ -153,6 +155,7 @@ class Scene {
         ...this.#models,
       ],
     });
+    this.#cairns.push(this.cairn);
   }
 
   /** Leaves the data folder behind: the next cairn starts with an empty one. */
@@ -256,6 +259,7 @@ class Scene {
     }
     assert.deepEqual(this.client.stray.filter((error) => !stray.test(error)), []);
     assert.ok(!this.cairn.log.includes(ENDPOINT_KEY), "the endpoint's key is in the log");
+    for (const { log } of this.#cairns) assert.ok(!log.includes("does not extend its predecessor"), "cairn found a broken prefix");
   }
 
   report() {

@@ -1,6 +1,6 @@
 -- Facts are only added: messages, revisions, calls, completions and cas rows are never updated or deleted.
--- What changes is small: a conversation's head and owner, a run's progress and end, a round's state, and once the
--- size that a compaction came to.
+-- What changes is small: a conversation's head and owner, a run's progress and end, a model call's end, a round's
+-- state, and once the size that a compaction came to.
 --
 -- Every commit writes whole pages, so rows that each turn adds are kept short and in order: texts stand once,
 -- in a table that gives them an integer `key`; other tables refer to the key. Without that, a long
@@ -77,6 +77,11 @@ CREATE TABLE runs (
     -- Zero-based index of the latest model call, written before its HTTP request; and how many were written.
     provider_call_index INTEGER,
     provider_calls      INTEGER NOT NULL DEFAULT 0,
+    -- Requests that broke their prefix without a declared reset: always a defect.
+    prefix_breaks       INTEGER NOT NULL DEFAULT 0,
+    -- What the client adapter keeps of how the prompt was made, and why it is not that of the conversation's run before.
+    prompt_note         BLOB REFERENCES cas (hash),
+    prompt_change       TEXT,
     -- NULL while the run goes on.
     outcome             TEXT CHECK (outcome IN ('completed', 'cancelled', 'failed', 'interrupted')),
     -- NULL for an interrupted run: nobody saw it end.
@@ -171,3 +176,44 @@ CREATE TABLE compactions (
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX compactions_of_run ON compactions (run_key);
+
+-- Who answers model calls: API, address, upstream model and a fingerprint of the key.
+CREATE TABLE lineages (
+    key  INTEGER PRIMARY KEY,
+    name TEXT NOT NULL UNIQUE
+) STRICT;
+
+-- One row for each body that was sent, as lengths and digests: the proof, across restarts, that a body extends the
+-- one before it to the same lineage. Rows are only added; a call's end is written into its row once.
+CREATE TABLE model_calls (
+    key                INTEGER PRIMARY KEY,
+    conversation_key   INTEGER NOT NULL REFERENCES conversations (key),
+    run_key            INTEGER NOT NULL REFERENCES runs (key),
+    lineage_key        INTEGER NOT NULL REFERENCES lineages (key),
+    call_index         INTEGER NOT NULL CHECK (call_index >= 0),
+    -- The head that the body's history stands for.
+    revision           BLOB NOT NULL REFERENCES revisions (id),
+    -- A digest over what is configured of the model and may decide how a history is written.
+    settings           BLOB NOT NULL CHECK (length(settings) = 16),
+    -- The body's items are the first `kept` ones of the lineage's last row that is not beside, then those in `added`: for each, one
+    -- byte for its kind, four for its length (little endian), sixteen of its digest.
+    kept               INTEGER NOT NULL CHECK (kept >= 0),
+    added              BLOB NOT NULL CHECK (length(added) % 21 = 0),
+    -- It asks for something beside the conversation: the lineage's next body extends not this one but the one before.
+    beside             INTEGER NOT NULL CHECK (beside IN (0, 1)),
+    without_reasoning  INTEGER NOT NULL CHECK (without_reasoning IN (0, 1)),
+    -- The declared reset that explains why the body does not extend the one before.
+    reset              TEXT,
+    -- Zero-based place of the first item that differs although no declared reset explains it.
+    broken_item        INTEGER,
+    -- NULL until the call's end is known.
+    answered           INTEGER CHECK (answered IN (0, 1)),
+    fresh_input_tokens INTEGER,
+    cache_read_tokens  INTEGER,
+    cache_write_tokens INTEGER,
+    output_tokens      INTEGER,
+    reasoning_tokens   INTEGER,
+    CHECK (reset IS NULL OR broken_item IS NULL)
+) STRICT;
+
+CREATE INDEX model_calls_of_lineage ON model_calls (conversation_key, lineage_key);

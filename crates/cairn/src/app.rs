@@ -24,13 +24,13 @@ use crate::cursor::services::ListedModel;
 use crate::cursor::sessions::{SessionLimits, SessionRegistry};
 use crate::guard::{Guard, refuse_strangers};
 use crate::provider::{Provider, ProviderRouter, RouteError};
-use crate::run::{RunRegistry, RunServices, Views};
+use crate::run::{PrefixBreaks, RunRegistry, RunServices, Views};
 use crate::server;
 use crate::store::{Store, StoreError};
 use crate::web::WebServices;
 
 /// The database's file in the data folder.
-const DATABASE_FILE: &str = "cairn.db";
+pub const DATABASE_FILE: &str = "cairn.db";
 
 /// How long requests whose streams are gone may take to record their end.
 const CLOSING_GRACE: Duration = Duration::from_secs(2);
@@ -81,16 +81,18 @@ impl Agents {
     /// See [`StartError`].
     pub async fn open(config: &Config) -> Result<Self, StartError> {
         let providers = ProviderRouter::from_config(&config.models)?.into_routes();
-        Self::with_providers(config, providers).await
+        Self::with_providers(config, providers, PrefixBreaks::Report).await
     }
 
-    /// The same with the provider of each model given, for callers that put something in front of them.
+    /// The same with the provider of each model given, for callers that put something in front of them, and with what
+    /// is done about a request that breaks its prefix without a declared reset.
     ///
     /// # Errors
     /// See [`StartError`].
     pub async fn with_providers(
         config: &Config,
         providers: HashMap<String, Arc<dyn Provider>>,
+        prefix_breaks: PrefixBreaks,
     ) -> Result<Self, StartError> {
         let web = Arc::new(WebServices::from_config(&config.web)?);
         let prompts = PromptAssets::load()?;
@@ -100,6 +102,7 @@ impl Agents {
             registry: RunRegistry::default(),
             views: Views::default(),
             providers: Arc::new(providers),
+            prefix_breaks,
         };
         let models = config.models.clone();
         Ok(Self {

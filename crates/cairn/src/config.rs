@@ -252,6 +252,14 @@ pub fn load_client_key(
     }
 }
 
+/// The data folder, whether it exists or not. Needs no model to be configured, and makes nothing.
+///
+/// # Errors
+/// The first [`ConfigError`] that is found.
+pub fn data_dir(flags: &Flags, env: &dyn Fn(&str) -> Option<String>) -> Result<PathBuf, ConfigError> {
+    Ok(Settings::read(flags, &Environment(env))?.data_dir)
+}
+
 /// Environment variables; an empty one counts as absent.
 struct Environment<'a>(&'a dyn Fn(&str) -> Option<String>);
 

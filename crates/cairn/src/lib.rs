@@ -11,6 +11,7 @@ pub mod demo;
 pub mod guard;
 pub mod model;
 pub mod picture;
+pub mod prefix_report;
 pub mod provider;
 pub mod run;
 pub mod server;

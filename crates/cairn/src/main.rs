@@ -7,6 +7,8 @@ use std::process::ExitCode;
 use cairn::app::{Agents, App};
 use cairn::config::{self, Flags};
 use cairn::cursor::sessions::SessionLimits;
+use cairn::model::ConversationId;
+use cairn::prefix_report;
 use clap::{Args, Parser, Subcommand};
 use secrecy::ExposeSecret as _;
 use tokio_util::sync::CancellationToken;
@@ -32,6 +34,8 @@ enum Command {
     Serve(ConfigFlags),
     /// Print the key that clients present as their API key, making it if there is none.
     Key(ConfigFlags),
+    /// Show how much of each request of a conversation repeats the one before, also while the server runs.
+    Prefix(PrefixArgs),
     /// Play two agent turns against the offline model: no key, no network.
     Demo,
 }
@@ -47,6 +51,17 @@ struct ConfigFlags {
     /// Where the database and the client key live [env: CAIRN_DATA_DIR] [default: the user's data folder]
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
+}
+
+#[derive(Args)]
+struct PrefixArgs {
+    /// The conversation's id; the client calls it agentId
+    conversation: String,
+    /// Print JSON instead of a table
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    flags: ConfigFlags,
 }
 
 impl From<ConfigFlags> for Flags {
@@ -68,6 +83,7 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Serve(flags) => serve(&flags.into()),
         Command::Key(flags) => print_key(&flags.into()),
+        Command::Prefix(arguments) => prefix(arguments),
         Command::Demo => demo(),
     };
     match outcome {
@@ -98,6 +114,19 @@ fn environment(name: &str) -> Option<String> {
 fn print_key(flags: &Flags) -> Outcome {
     let key = config::load_client_key(flags, &environment)?;
     writeln!(io::stdout(), "{}", key.expose_secret())?;
+    Ok(())
+}
+
+#[tokio::main]
+async fn prefix(arguments: PrefixArgs) -> Outcome {
+    let conversation = ConversationId::new(arguments.conversation);
+    let data_dir = config::data_dir(&arguments.flags.into(), &environment)?;
+    let calls = prefix_report::read(&data_dir, &conversation).await?;
+    let mut out = io::stdout();
+    match arguments.json {
+        true => prefix_report::write_json(&mut out, &conversation, &calls)?,
+        false => prefix_report::write_table(&mut out, &calls)?,
+    }
     Ok(())
 }
 

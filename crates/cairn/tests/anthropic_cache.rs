@@ -18,7 +18,7 @@ mod strict_chat;
 
 use std::sync::{Arc, LazyLock};
 
-use cairn::model::{HistoryItem, PromptSpec, ReplayState};
+use cairn::model::{HistoryItem, PromptSpec, ReplayState, first_break};
 use cairn::provider::anthropic::{Anthropic, AnthropicRequest, encode};
 use proptest::prelude::*;
 use provider_input::{anthropic_model, anthropic_spec, assistant, request_of, result, said, user};
@@ -99,9 +99,13 @@ proptest! {
         let mut history = vec![user("begin")];
         // Blocks of the newest request that the endpoint answered.
         let mut answered = 0;
+        // What the newest request is remembered by: markers come and go, and are no part of it.
+        let mut remembered = Vec::new();
         for (number, step) in steps.iter().enumerate() {
             let (request, json) = encoded(provider, &history);
             prop_assert!(markers(&request.body) <= 4);
+            prop_assert_eq!(first_break(&remembered, request.items()), None);
+            remembered = request.items().to_vec();
             let found = cache.ask(&json);
             prop_assert!(found >= answered, "{found} of {answered} at step {number}");
             answered = PromptCache::positions(&json).len();

@@ -35,9 +35,12 @@ mod shutdown;
 
 use bytes::Bytes;
 use cairn::cursor::proto::agent::agent_server_message::Message as ServerMessage;
-use cairn::cursor::proto::agent::{AgentMode, UserMessage, exec_server_message, interaction_update};
+use cairn::cursor::proto::agent::{
+    AgentMode, CursorRule, CursorRuleType, CursorRuleTypeGlobal, RequestContext, UserMessage,
+    conversation_action, cursor_rule_type, exec_server_message, interaction_update,
+};
 use cairn::demo::wire_client::RunFrame;
-use serde_json::json;
+use serde_json::{Value, json};
 use support::fake_cursor::{End, ExecAnswer, FakeCursor, GetAnswer, TurnReport, set_of};
 use support::strict_chat::Reply;
 use support::wire_bench::{Bench, Database, roles};
@@ -67,6 +70,146 @@ async fn the_next_send_after_a_restart_extends_the_last_request() {
         assert_eq!(roles(&added), ["assistant", "user"], "{database:?}");
         assert_eq!(added[0]["content"], "It has two lines.");
         bench.assert_clean();
+    }
+}
+
+/// From now on the client's request context holds this rule.
+fn set_rule(cursor: &mut FakeCursor, text: &'static str) {
+    cursor.hooks.request = Box::new(move |request| {
+        let action = request.action.as_mut().and_then(|action| action.action.as_mut());
+        if let Some(conversation_action::Action::UserMessageAction(action)) = action {
+            action.request_context = Some(RequestContext {
+                rules: vec![CursorRule {
+                    full_path: "/w/AGENTS.md".to_owned(),
+                    content: text.to_owned(),
+                    r#type: Some(CursorRuleType {
+                        r#type: Some(cursor_rule_type::Type::Global(CursorRuleTypeGlobal {})),
+                    }),
+                    ..CursorRule::default()
+                }],
+                ..RequestContext::default()
+            });
+        }
+    });
+}
+
+/// The ids of the user messages in the client's newest checkpoint.
+fn user_root_ids(cursor: &FakeCursor) -> Vec<String> {
+    let state = cursor.state();
+    let roots = state.root_prompt_messages_json.iter().map(|id| {
+        let bytes = cursor.blobs().get(id).unwrap();
+        serde_json::from_slice::<Value>(bytes).unwrap()
+    });
+    roots
+        .filter(|root| root["role"] == "user")
+        .map(|root| root["id"].as_str().unwrap_or_default().to_owned())
+        .collect()
+}
+
+#[tokio::test]
+async fn request_contexts_keep_their_identity_and_are_told_apart_by_content() {
+    for database in BOTH {
+        let mut bench = Bench::new().await;
+        for (turn, rule) in ["A", "B", "A", "A"].into_iter().enumerate() {
+            if turn > 0 {
+                bench = bench.restart(database).await;
+            }
+            set_rule(&mut bench.cursor, rule);
+            bench.chat.reply_text("Yes.");
+            bench.cursor.send(&format!("Turn {turn}?")).await.success();
+        }
+        bench.assert_clean();
+        let of = |kind: &str, turn: usize| format!("{kind}:agent-1-request-{turn}");
+        let expected = [
+            of("request-context", 1),
+            of("runtime", 1),
+            of("request-context", 2),
+            of("runtime", 2),
+            of("request-context", 3),
+            of("runtime", 3),
+            of("runtime", 4),
+        ];
+        assert_eq!(user_root_ids(&bench.cursor), expected, "{database:?}");
+        let body: Value = serde_json::from_slice(bench.bodies().last().unwrap()).unwrap();
+        let contexts: Vec<&str> = body["messages"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter_map(|message| message["content"].as_str())
+            .filter(|content| content.contains("<request_context>"))
+            .collect();
+        assert_eq!(contexts.len(), 3);
+        assert_eq!(contexts[0], contexts[2]);
+        assert_ne!(contexts[0], contexts[1]);
+    }
+}
+
+#[tokio::test]
+async fn the_same_message_again_adds_neither_a_context_nor_itself() {
+    let message = || UserMessage {
+        text: "Look.".to_owned(),
+        message_id: "m1".to_owned(),
+        ..UserMessage::default()
+    };
+    for database in BOTH {
+        let mut bench = Bench::new().await;
+        set_rule(&mut bench.cursor, "A");
+        for _ in 0..2 {
+            bench.chat.reply_status(503, &[], "{}");
+        }
+        bench.cursor.start_message(message()).await.finish().await.error();
+        // Meanwhile the rule changed: the event stands as it was when it came up.
+        set_rule(&mut bench.cursor, "B");
+        let mut bench = bench.restart(database).await;
+        bench.chat.reply_text("Yes.");
+        bench
+            .cursor
+            .start_message(message())
+            .await
+            .finish()
+            .await
+            .success();
+        bench.assert_clean();
+        let bodies = bench.bodies();
+        assert_eq!(bodies.len(), 3);
+        assert!(bodies.iter().all(|body| *body == bodies[0]), "{database:?}");
+        assert_eq!(user_root_ids(&bench.cursor), ["request-context:m1", "runtime:m1"]);
+    }
+}
+
+/// A reminder follows from a change of state alone: no retry, round or resume says it again.
+#[tokio::test]
+async fn a_switch_of_mode_is_said_once_through_retries_rounds_and_resumes() {
+    for database in BOTH {
+        let mut bench = Bench::new().await;
+        bench.file("a.txt", "one\n");
+        bench.chat.reply_text("Ready.");
+        bench.cursor.send("First.").await.success();
+        bench.chat.allow_reset();
+        bench.chat.reply_status(503, &[], "{}");
+        bench
+            .chat
+            .reply_calls([("call_1", "Read", r#"{"path":"a.txt"}"#)]);
+        for _ in 0..2 {
+            bench.chat.reply_status(503, &[], "{}");
+        }
+        let plan = UserMessage {
+            text: "Plan it.".to_owned(),
+            mode: AgentMode::Plan.into(),
+            ..UserMessage::default()
+        };
+        bench.cursor.start_message(plan).await.finish().await.error();
+        let mut bench = bench.restart(database).await;
+        bench.chat.reply_status(503, &[], "{}");
+        bench.chat.reply_text("The plan.");
+        bench.cursor.resume().await.success();
+        bench.assert_clean();
+        let reminders: Vec<usize> = bench
+            .bodies()
+            .iter()
+            .map(|body| String::from_utf8_lossy(body).matches("<mode_change>").count())
+            .collect();
+        assert_eq!(reminders, [0, 1, 1, 1, 1, 1, 1], "{database:?}");
     }
 }
 

@@ -27,6 +27,8 @@ mod support {
     pub mod wire_oracle;
 }
 
+#[path = "compaction/declared.rs"]
+mod declared;
 #[path = "compaction/endpoints.rs"]
 mod endpoints;
 #[path = "compaction/engine.rs"]

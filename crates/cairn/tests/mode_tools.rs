@@ -10,10 +10,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use cairn::cursor::prompting::{CompiledPrompt, McpTool, Profile, PromptAssets, compile_prompt};
+use cairn::cursor::prompting::{
+    CompiledPrompt, McpTool, OfferedTools, Profile, PromptAssets, PromptNote, compile_prompt,
+};
 use cairn::cursor::proto::agent::{McpToolDefinition, McpTools};
 use cairn::cursor::request::{Mode, RequestError, collect_mcp_tools};
 use cairn::cursor::tools::{PROGRESS_TOOL, argument_names, known_tools};
+use cairn::model::PromptChange;
 
 /// The whole list of the main agent, in the order that the prompt has.
 const AGENT_LIST: [&str; 20] = [
@@ -92,7 +95,22 @@ const PLAN_LIST: [&str; 12] = [
 ];
 
 fn compile(profile: impl Into<Profile>, tools: &[McpTool]) -> CompiledPrompt {
-    compile_prompt(&PromptAssets::load().unwrap(), profile, tools).unwrap()
+    compile_after(profile, tools, None)
+}
+
+/// The prompt of a run that follows one with another prompt.
+fn compile_after(
+    profile: impl Into<Profile>,
+    tools: &[McpTool],
+    before: Option<&CompiledPrompt>,
+) -> CompiledPrompt {
+    let offered = OfferedTools {
+        tools: tools.to_vec(),
+        ..OfferedTools::default()
+    };
+    // The note goes through its stored form, as it does between two runs.
+    let note = before.map(|before| PromptNote::read(before.note.write().as_bytes()).unwrap());
+    compile_prompt(&PromptAssets::load().unwrap(), profile, &offered, note.as_ref()).unwrap()
 }
 
 fn names(prompt: &CompiledPrompt) -> Vec<&str> {
@@ -113,7 +131,7 @@ fn offer(definitions: &[(&str, &str, &str, &str)]) -> Vec<McpTool> {
     let offered = McpTools {
         mcp_tools: definitions.collect(),
     };
-    collect_mcp_tools(Some(&offered), None).unwrap()
+    collect_mcp_tools(Some(&offered), None).tools
 }
 
 #[test]
@@ -127,12 +145,16 @@ fn each_profile_has_its_tools_in_its_order() {
     assert_eq!(names(&compile(Mode::Plan, &[])), PLAN_LIST);
     assert_eq!(names(&compile(Mode::Debug, &[])), AGENT_LIST);
     assert_eq!(names(&compile(Mode::Multitask, &[])), AGENT_LIST);
-    // A narrower mode narrows a subagent too, and nobody is there to answer its questions.
-    let ask: Vec<&str> = ASK_LIST
-        .into_iter()
-        .filter(|name| *name != "AskQuestion")
-        .collect();
-    assert_eq!(names(&compile(Profile::Subagent(Mode::Ask), &[])), ask);
+    // Of a mode that only looks, a subagent has what looks, and its steps: nobody is there to answer or to take a plan.
+    for (mode, list) in [(Mode::Ask, &ASK_LIST[..]), (Mode::Plan, &PLAN_LIST)] {
+        let looks = list.iter().copied();
+        let looks = looks.filter(|name| !["AskQuestion", "CreatePlan"].contains(name));
+        let expected: Vec<&str> = looks.chain([PROGRESS_TOOL]).collect();
+        assert_eq!(names(&compile(Profile::Subagent(mode), &[])), expected);
+    }
+    for mode in [Mode::Debug, Mode::Multitask] {
+        assert_eq!(names(&compile(Profile::Subagent(mode), &[])), SUBAGENT_LIST);
+    }
 }
 
 #[test]
@@ -156,7 +178,7 @@ fn a_subagents_task_starts_nothing_in_the_cloud_and_its_steps_can_be_suppressed(
             (None, childs) => assert!(childs.is_some() && name == PROGRESS_TOOL, "{name}"),
         }
     }
-    let quiet = child.without(PROGRESS_TOOL);
+    let quiet = compile(Profile::QuietSubagent(Mode::Agent), &[]);
     let left: Vec<&str> = SUBAGENT_LIST
         .into_iter()
         .filter(|name| *name != PROGRESS_TOOL)
@@ -346,7 +368,11 @@ fn one_tool_twice_is_refused() {
         offer(&[("a", "t", "other", "{}")]),
     ]
     .concat();
-    let result = compile_prompt(&PromptAssets::load().unwrap(), Mode::Agent, &twice);
+    let offered = OfferedTools {
+        tools: twice,
+        ..OfferedTools::default()
+    };
+    let result = compile_prompt(&PromptAssets::load().unwrap(), Mode::Agent, &offered, None);
     assert_eq!(
         result,
         Err(RequestError::McpTool {
@@ -355,4 +381,77 @@ fn one_tool_twice_is_refused() {
             fault: "it is offered twice".to_owned(),
         })
     );
+}
+
+/// What the model reads of the MCP tools, and which of them can be called.
+fn mcp_part(prompt: &CompiledPrompt) -> Vec<(&str, &str, bool)> {
+    prompt.spec.tools[AGENT_LIST.len()..]
+        .iter()
+        .map(|tool| (&*tool.name, &*tool.description, !prompt.gone.contains(&tool.name)))
+        .collect()
+}
+
+#[test]
+fn a_server_that_is_gone_for_a_while_keeps_its_place_and_its_bytes() {
+    let all = [
+        ("a", "x", "ax", "{}"),
+        ("b", "x", "bx", "{}"),
+        ("c", "x", "cx", "{}"),
+    ];
+    let without_b = [all[2], all[0]];
+    let first = compile(Mode::Agent, &offer(&all));
+    assert_eq!(first.change, None);
+    let second = compile_after(Mode::Agent, &offer(&without_b), Some(&first));
+    assert_eq!(second.spec, first.spec);
+    assert_eq!(second.change, None);
+    assert_eq!(
+        mcp_part(&second),
+        [("a__x", "ax", true), ("b__x", "bx", false), ("c__x", "cx", true)]
+    );
+    // Gone for another turn, then back, then all gone at once.
+    let third = compile_after(Mode::Agent, &offer(&without_b), Some(&second));
+    let fourth = compile_after(Mode::Agent, &offer(&all), Some(&third));
+    let fifth = compile_after(Mode::Agent, &[], Some(&fourth));
+    for later in [&third, &fourth, &fifth] {
+        assert_eq!((&later.spec, later.change), (&first.spec, None));
+    }
+    assert!(fourth.gone.is_empty());
+    assert_eq!(fifth.gone.len(), 3);
+}
+
+#[test]
+fn a_new_or_changed_tool_is_one_declared_reset_to_the_canonical_list() {
+    let before = compile(
+        Mode::Agent,
+        &offer(&[("b", "x", "bx", "{}"), ("c", "x", "cx", "{}")]),
+    );
+    let changed = [("c", "x", "now otherwise", "{}"), ("b", "x", "bx", "{}")];
+    let added = [
+        ("b", "x", "bx", "{}"),
+        ("c", "x", "cx", "{}"),
+        ("a", "x", "ax", "{}"),
+    ];
+    let added_while_b_is_gone = [("c", "x", "cx", "{}"), ("a", "x", "ax", "{}")];
+    for offered in [&changed[..], &added, &added_while_b_is_gone] {
+        let offered = offer(offered);
+        let after = compile_after(Mode::Agent, &offered, Some(&before));
+        assert_eq!(after.change, Some(PromptChange::ToolsChange));
+        // As a conversation that begins with these tools has them.
+        assert_eq!(after.spec, compile(Mode::Agent, &offered).spec);
+        assert!(after.gone.is_empty());
+        let again = compile_after(Mode::Agent, &offered, Some(&after));
+        assert_eq!((again.spec, again.change), (after.spec, None));
+    }
+}
+
+#[test]
+fn a_switch_of_mode_is_declared_and_leaves_out_what_is_gone() {
+    let all = offer(&[("a", "x", "ax", "{}"), ("b", "x", "bx", "{}")]);
+    let agent = compile(Mode::Agent, &all);
+    let plan = compile_after(Mode::Plan, &all[..1], Some(&agent));
+    assert_eq!(plan.change, Some(PromptChange::ModeSwitch));
+    assert_eq!(plan.spec, compile(Mode::Plan, &all[..1]).spec);
+    let back = compile_after(Mode::Agent, &all, Some(&plan));
+    assert_eq!(back.change, Some(PromptChange::ModeSwitch));
+    assert_eq!(back.spec, agent.spec);
 }

@@ -19,8 +19,8 @@ use cairn::model::{
     CompactionSpec, Message, MessageBody, MessageId, ModelRequest, ModelSpec, Part, PromptSpec, RevisionId,
     RunAction, RunOutcome, ToolDefinition, UserOrigin,
 };
-use cairn::provider::{ModelInvocation, ModelStream, Provider, ProviderRouter};
-use cairn::run::{RunServices, start};
+use cairn::provider::{ModelEvent, ModelInvocation, ModelStream, Provider, ProviderRouter, digest_of};
+use cairn::run::{PrefixBreaks, RunServices, start};
 use futures_util::StreamExt as _;
 use prefix_conformance::{
     Api, AssertOn, ConformanceError, ConformanceOptions, Host, HostError, Outcome, Position, Session,
@@ -48,8 +48,9 @@ impl Provider for Summarised {
         if !request.asks_for_summary() {
             return self.0.call(request, invocation);
         }
-        let summary = text("The first skill, alpha, was loaded.").into_iter().map(Ok);
-        futures_util::stream::iter(summary).boxed()
+        let sending = ModelEvent::Sending(Arc::new(digest_of("summary", request)));
+        let summary = text("The first skill, alpha, was loaded.");
+        futures_util::stream::iter([sending].into_iter().chain(summary).map(Ok)).boxed()
     }
 }
 
@@ -123,6 +124,8 @@ impl Host for Engine {
                     .map(|(id, route)| (id, Arc::new(Summarised(route)) as Arc<dyn Provider>))
                     .collect::<HashMap<_, _>>(),
             ),
+            // The conformance run is the judge here: it must see what the server's own proof would stop.
+            prefix_breaks: PrefixBreaks::Report,
             ..self.bench.services.clone()
         };
         let id = format!("run-{turn}");

@@ -3,21 +3,38 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
+    clippy::unreachable,
+    clippy::duplicate_mod,
     missing_docs,
     dead_code,
     reason = "a test says what it saw by failing"
 )]
 
+#[path = "support"]
 mod support {
     pub mod cairn_server;
+    pub mod fake_client;
     pub mod fake_cursor;
+    pub mod fake_provider;
+    pub mod over_http;
+    pub mod provider_input;
+    pub mod strict_anthropic;
     pub mod strict_chat;
+    pub mod strict_responses;
     pub mod wire_bench;
     pub mod wire_oracle;
 }
 
+#[path = "prefix_stability/command.rs"]
+mod command;
+#[path = "prefix_stability/digests.rs"]
+mod digests;
+#[path = "prefix_stability/proof.rs"]
+mod proof;
 #[path = "reasoning/duty.rs"]
 mod reasoning_duty;
+#[path = "prefix_stability/three_apis.rs"]
+mod three_apis;
 
 use serde_json::Value;
 use support::strict_chat::Reply;

@@ -26,7 +26,7 @@ use cairn::model::{
     ReplayState,
 };
 use cairn::provider::openai_chat::OpenAiChat;
-use cairn::provider::{ModelInvocation, Provider};
+use cairn::provider::{ModelEvent, ModelInvocation, Provider};
 use futures_util::StreamExt;
 use model_events::{Answer, answer, call, failure};
 use provider_input::{
@@ -466,6 +466,16 @@ async fn cancelling_and_dropping_end_the_request_in_every_phase() {
     };
     let cancel = cancelled.cancel.clone();
     let mut stream = provider.call(&hello(), cancelled);
+    let announced = stream.next().await;
+    assert!(
+        matches!(announced, Some(Ok(ModelEvent::Sending(_)))),
+        "{announced:?}"
+    );
+    assert_eq!(
+        chat.requests().len(),
+        4,
+        "nothing goes out before the next event is asked for"
+    );
     let waiting = tokio::spawn(async move { stream.next().await });
     while chat.requests().len() < 5 {
         tokio::task::yield_now().await;

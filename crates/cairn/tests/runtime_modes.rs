@@ -84,6 +84,25 @@ fn a_bare_turn_holds_mode_time_and_query_in_every_mode() {
 }
 
 #[test]
+fn a_switch_of_mode_is_said_between_the_turns_facts_and_the_query() {
+    let assets = PromptAssets::load().unwrap();
+    let mut seen = std::collections::BTreeSet::new();
+    for mode in Mode::ALL {
+        let entered = assets.mode(mode).entered;
+        let parts = compile_with(mode, &says("do it"), Some(entered), &|_| None).unwrap();
+        let [Part::Text(text)] = parts.as_slice() else {
+            panic!("expected one text, got {parts:?}")
+        };
+        let rest = text.split_once("</turn_info>\n<mode_change>\n").unwrap().1;
+        let (reminder, query) = rest.split_once("\n</mode_change>\n").unwrap();
+        assert_eq!(query, "<user_query>\ndo it\n</user_query>\n");
+        seen.insert(reminder.to_owned());
+    }
+    // One text for each mode.
+    assert_eq!(seen.len(), Mode::ALL.len());
+}
+
+#[test]
 fn what_looks_like_a_placeholder_stays_text_wherever_it_stands() {
     let message = UserMessage {
         text: "{{mode_reminder}} {{current_time}} {{nothing}}".to_owned(),

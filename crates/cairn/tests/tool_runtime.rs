@@ -21,8 +21,9 @@ use cairn::cursor::proto::agent::{
     self as pb, agent_server_message::Message, exec_client_message as answer, exec_server_message as exec,
     interaction_update as update, mcp_result, tool_call::Tool,
 };
+use cairn::cursor::request::Mode;
 use cairn::cursor::tools::{
-    DerivedFact, Effect, ToolProtocolError, ToolRuntime, ToolRuntimeConfig, derived_facts,
+    DerivedFact, Effect, McpTool, ToolProtocolError, ToolRuntime, ToolRuntimeConfig, derived_facts,
 };
 use cairn::model::ToolResult;
 use prost_types::value::Kind;
@@ -326,6 +327,39 @@ fn a_tool_that_is_not_offered_does_not_exist() {
         &*result(&effects).content.text(),
         "There is no tool named Write here. The tools are: Read."
     );
+}
+
+#[test]
+fn a_call_of_a_tool_whose_server_is_gone_is_answered_at_once_and_names_the_server() {
+    let mut tools = ToolRuntime::new(ToolRuntimeConfig {
+        conversation_id: String::new(),
+        offered: BTreeSet::from(["db__query".into()]),
+        mcp: BTreeMap::from([(
+            "db__query".into(),
+            McpTool {
+                name: "db-query".into(),
+                provider_identifier: "db".into(),
+                server_identifier: "user-db".into(),
+                tool_name: "query".into(),
+                connected: false,
+            },
+        )]),
+        mode: Mode::Agent,
+        result_limit: 100_000,
+        todos: Vec::new(),
+        working_directory: None,
+        terminals_folder: None,
+        subagents: subagents(),
+    });
+    assert_eq!(tools.call_started(&id("a"), "db__query", "m").unwrap(), vec![]);
+    let done = result(&tools.execute(&call("a", "db__query", "{}"), 0).unwrap());
+    assert!(done.is_error);
+    assert_eq!(
+        &*done.content.text(),
+        "db__query was not executed: the MCP server db is not connected, or does not offer this tool now. Go on without \
+         it, or ask the user to connect the server again."
+    );
+    assert_eq!(tools.committed(&id("a")).unwrap().shown, None);
 }
 
 #[test]

@@ -26,6 +26,7 @@ use crate::cursor::sessions::SessionLimits;
 use crate::model::ProviderFailure;
 use crate::provider::ProviderRouter;
 use crate::provider::openai_chat::OpenAiChat;
+use crate::run::PrefixBreaks;
 
 /// The offline model's id.
 const MODEL: &str = "scripted";
@@ -91,7 +92,7 @@ pub async fn run(out: impl Write) -> Result<(), DemoError> {
         .into_iter()
         .map(|(id, inner)| (id, Recorder::before(inner, &requests)))
         .collect();
-    let agents = Agents::with_providers(&config, providers).await?;
+    let agents = Agents::with_providers(&config, providers, PrefixBreaks::Fail).await?;
     let shutdown = CancellationToken::new();
     let app = App::bind(
         &config,

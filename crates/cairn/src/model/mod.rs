@@ -9,6 +9,7 @@ mod history;
 mod id;
 mod inference;
 mod message;
+mod prefix;
 mod run;
 mod spec;
 mod subagent;
@@ -23,7 +24,11 @@ pub use inference::{ModelRequest, PromptSpec, ToolDefinition};
 pub use message::{
     Assistant, Image, Message, MessageBody, PICTURE_UNSEEN, Part, Reasoning, ReplayState, UserOrigin,
 };
-pub use run::{PendingAssistant, PreparedRun, RunAction, RunKind, RunOutcome};
+pub use prefix::{
+    ItemDigest, ItemHash, ItemKind, PrefixReset, PromptChange, RequestDigest, first_break,
+    first_break_beside, first_message_break, shared_items,
+};
+pub use run::{PendingAssistant, PreparedRun, PromptBasis, RunAction, RunKind, RunOutcome};
 pub use spec::{EntryLimits, Latency, ModelSpec, ReasoningEffort, ReasoningSpec};
 pub use subagent::{Delegation, NoSubagentModel, SubagentKind, SubagentModel, SubagentModels};
 pub use tool::{ToolCall, ToolContent, ToolResult, ToolRound};

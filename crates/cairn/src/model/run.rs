@@ -4,9 +4,11 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
+
 use super::{
-    Assistant, CompactionSpec, ConversationId, Message, ModelSpec, ParentCall, PromptSpec, RevisionId,
-    RunFailure, RunId, SubagentKind, SubagentModels, ToolCall, ToolRoundId,
+    Assistant, CompactionSpec, ConversationId, Message, ModelSpec, ParentCall, PromptChange, PromptSpec,
+    RevisionId, RunFailure, RunId, SubagentKind, SubagentModels, ToolCall, ToolRoundId,
 };
 
 /// Everything that a run needs, decided before it starts and fixed until it ends.
@@ -28,10 +30,21 @@ pub struct PreparedRun {
     pub prompt: Arc<PromptSpec>,
     /// When and how the history is compacted; absent where the client has no use for it.
     pub compaction: Option<CompactionSpec>,
+    /// What the prompt was made of.
+    pub basis: PromptBasis,
     /// The revision that the client's history stands for.
     pub base: RevisionId,
     /// What to do on top of it.
     pub action: RunAction,
+}
+
+/// What a client adapter keeps of how a run's prompt was made, so that the conversation's next run can be told what changed.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct PromptBasis {
+    /// The adapter's own note; nobody else reads it. Empty if it keeps none.
+    pub note: Bytes,
+    /// Why the prompt is not that of the conversation's run before; absent if it is the same, or if there was none.
+    pub change: Option<PromptChange>,
 }
 
 /// A run of its own, or one that another run's tool call started.

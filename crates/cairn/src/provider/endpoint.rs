@@ -12,7 +12,9 @@ use url::{Host, Url};
 
 use super::RouteError;
 use super::redact::{Redactor, is_secret_parameter};
+use super::sent;
 use crate::config::ModelConfig;
+use crate::model::ItemHash;
 
 /// A header or query value of unknown meaning is held as a secret from this length on; masking shorter ones, such as a
 /// version or a title, would garble ordinary words.
@@ -43,6 +45,8 @@ pub(crate) struct Endpoint {
     pub(crate) redactor: Redactor,
     /// API, address, upstream model and key fingerprint.
     pub(crate) issuer: Arc<str>,
+    /// A digest over what is configured of the model and may decide how a history is written.
+    pub(crate) settings: ItemHash,
 }
 
 impl std::fmt::Debug for Endpoint {
@@ -120,6 +124,7 @@ impl Endpoint {
         Ok(Self {
             model_id: config.id.clone(),
             issuer: issuer(config, api, base),
+            settings: sent::settings(config),
             url,
             headers,
             redactor,

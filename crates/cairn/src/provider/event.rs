@@ -4,16 +4,19 @@
 
 use std::sync::Arc;
 
-use crate::model::{ReplayState, Usage};
+use crate::model::{ReplayState, RequestDigest, Usage};
 
 /// One event of a model call.
 ///
-/// A correct sequence opens and closes each block, ends with exactly one `Done`, and holds at most one `Usage`
+/// A correct sequence begins with `Sending` unless nothing can be sent, opens and closes each block, ends with exactly one `Done`, and holds at most one `Usage`
 /// and one `ReplayState`, both before `Done`. Blocks of text and thinking never overlap, and either kind may come
 /// several times; tool calls may interleave. `Usage` may also come before a failure. The adapter emits `Done` only
 /// for the endpoint's own terminal event.
 #[derive(Clone, PartialEq, Debug)]
 pub enum ModelEvent {
+    /// A request is about to be sent: it goes out only when the next event is asked for. Comes once more, before
+    /// `Start`, where the adapter sends another body because the endpoint refused a part of the first.
+    Sending(Arc<RequestDigest>),
     /// The endpoint accepted the request and began to answer.
     Start,
     /// Answer text follows.

@@ -9,7 +9,11 @@ use sha2::{Digest, Sha256};
 
 use super::endpoint::Endpoint;
 use super::json::Json;
-use crate::model::{ConversationId, Image, ProviderFailure, ProviderFault, ReasoningEffort, ToolDefinition};
+use super::sent;
+use crate::model::{
+    ConversationId, Image, ItemDigest, ItemKind, ProviderFailure, ProviderFault, ReasoningEffort,
+    ToolDefinition,
+};
 
 /// Longest name of a tool that the APIs take.
 pub(crate) const LONGEST_NAME: usize = 64;
@@ -68,10 +72,11 @@ pub(crate) fn write_cache_key(json: &mut Json, is_wanted: bool, conversation: &C
     }
 }
 
-/// Writes the member with the tools, if there are any. Their schemas go out as they are, so it is checked that they do not
+/// Writes the member with the tools, if there are any, and adds what they are remembered by. Their schemas go out as they are, so it is checked that they do not
 /// break the body.
 pub(crate) fn write_tools(
     json: &mut Json,
+    items: &mut Vec<ItemDigest>,
     tools: &[ToolDefinition],
     endpoint: &Endpoint,
     write: impl Fn(&mut Json, &ToolDefinition),
@@ -90,7 +95,9 @@ pub(crate) fn write_tools(
         if index > 0 {
             json.raw(",");
         }
+        let start = json.bytes.len();
         write(json, tool);
+        items.push(sent::item(ItemKind::Tool, &json.bytes[start..]));
     }
     json.raw("],");
     Ok(())

@@ -13,13 +13,14 @@ use tracing::Instrument;
 
 use super::engine::Engine;
 use super::lifecycle::Halt;
+use super::proof::PrefixBreaks;
 use super::registry::RunRegistry;
 use super::views::Views;
 use crate::client::{ClientEvent, ClientHandle, RunHandle, session};
 use crate::clock;
 use crate::model::{PreparedRun, ProviderFailure, ProviderFault, RunFailure, RunKind, RunOutcome, Usage};
 use crate::provider::Provider;
-use crate::store::{RecordedOutcome, RunRecordEnd, Store, StoreError};
+use crate::store::{ModelCallEnd, RecordedOutcome, RunRecordEnd, Store, StoreError};
 
 /// What every run of the process shares.
 #[derive(Clone, Debug)]
@@ -32,6 +33,8 @@ pub struct RunServices {
     pub views: Views,
     /// The endpoint of each configured model, by the model's id.
     pub providers: Arc<HashMap<String, Arc<dyn Provider>>>,
+    /// What is done about a request that breaks its prefix without a declared reset.
+    pub prefix_breaks: PrefixBreaks,
 }
 
 /// Starts a run. Its events end with exactly one [`ClientEvent::Ended`], whatever happens. Of runs of one conversation
@@ -62,16 +65,27 @@ async fn live(services: RunServices, run: PreparedRun, mut port: RunHandle) {
                 superseded = begun.superseded.as_ref().map(tracing::field::display),
                 "run started"
             );
-            let (outcome, usage) = match is_orphan(&services, &run).await {
-                Ok(false) => drive(&services, &run, &mut port).await,
-                Ok(true) => (RunOutcome::Cancelled, None),
-                Err(error) => (RunOutcome::Failed(error.into()), None),
+            let ended = |outcome| Driven {
+                outcome,
+                usage: None,
+                last_call: None,
             };
+            let driven = match is_orphan(&services, &run).await {
+                Ok(false) => drive(&services, &run, &mut port).await,
+                Ok(true) => ended(RunOutcome::Cancelled),
+                Err(error) => ended(RunOutcome::Failed(error.into())),
+            };
+            let Driven {
+                outcome,
+                usage,
+                last_call,
+            } = driven;
             // At once, before anything is written: they spend as long as they run.
             stop_descendants(&services, &run, &outcome);
             let end = RunRecordEnd {
                 outcome: &outcome,
                 usage,
+                last_call,
                 ended_at_ms: clock::unix_ms(),
             };
             match services.store.end_run(&run.id, &end).await {
@@ -140,11 +154,14 @@ async fn is_orphan(services: &RunServices, run: &PreparedRun) -> Result<bool, St
     Ok(record.is_some_and(|record| record.outcome == Some(RecordedOutcome::Cancelled)))
 }
 
-async fn drive(
-    services: &RunServices,
-    run: &PreparedRun,
-    port: &mut RunHandle,
-) -> (RunOutcome, Option<Usage>) {
+/// What a loop came to.
+struct Driven {
+    outcome: RunOutcome,
+    usage: Option<Usage>,
+    last_call: Option<ModelCallEnd>,
+}
+
+async fn drive(services: &RunServices, run: &PreparedRun, port: &mut RunHandle) -> Driven {
     let Some(provider) = services.providers.get(&*run.model.model_id) else {
         let failure = ProviderFailure::new(
             ProviderFault::NotFound,
@@ -153,12 +170,17 @@ async fn drive(
                 run.model.model_id
             ),
         );
-        return (RunOutcome::Failed(failure.into()), None);
+        return Driven {
+            outcome: RunOutcome::Failed(failure.into()),
+            usage: None,
+            last_call: None,
+        };
     };
-    let mut engine = Engine::new(&services.store, &services.views, provider.as_ref(), run, port);
+    let (store, views) = (&services.store, &services.views);
+    let mut engine = Engine::new(store, views, provider.as_ref(), run, port, services.prefix_breaks);
     // A defect of ours must still end the run once, with a record and an end frame.
     let result = AssertUnwindSafe(engine.run()).catch_unwind().await;
-    let usage = engine.total_usage();
+    let (usage, last_call) = (engine.total_usage(), engine.last_call());
     let outcome = match result {
         Ok(Ok(())) => RunOutcome::Completed,
         Ok(Err(Halt::Cancelled)) => RunOutcome::Cancelled,
@@ -167,5 +189,9 @@ async fn drive(
             "cairn stopped this run because of a defect of its own; its log names the place".to_owned(),
         )),
     };
-    (outcome, usage)
+    Driven {
+        outcome,
+        usage,
+        last_call,
+    }
 }

@@ -13,16 +13,17 @@ use compaction::Compactor;
 
 use super::lifecycle::{Halt, Lifecycle, RunState};
 use super::model_cycle::{ModelCycle, ModelCycleFailure, ModelOutput};
+use super::proof::{Outgoing, PrefixBreaks, Proof};
 use super::tool_round::OpenToolRound;
 use super::views::{View, Views};
 use crate::client::{ClientCommand, ClientEvent, RunHandle, StateCause, barrier};
 use crate::clock;
 use crate::model::{
-    HistoryItem, Message, MessageBody, MessageId, ModelRequest, PendingAssistant, PreparedRun, RevisionId,
-    RunAction, RunFailure, ToolResult, ToolRound, ToolRoundId, Usage, UserOrigin, project,
+    HistoryItem, Message, MessageBody, MessageId, ModelRequest, PendingAssistant, PreparedRun, RequestDigest,
+    RevisionId, RunAction, RunFailure, ToolResult, ToolRound, ToolRoundId, Usage, UserOrigin, project,
 };
-use crate::provider::{ModelInvocation, Provider};
-use crate::store::Store;
+use crate::provider::{ModelEvent, ModelInvocation, Provider};
+use crate::store::{ModelCallEnd, Store};
 
 /// What the model reads as the result of a call that the person stopped by going on.
 const INTERRUPTED: &str =
@@ -59,6 +60,9 @@ pub(super) struct Engine<'a> {
     compactor: Compactor,
     provider_call_index: u32,
     usage: Vec<Option<Usage>>,
+    proof: Proof,
+    /// How the latest recorded call ended, until it is recorded too.
+    last_call: Option<ModelCallEnd>,
     /// Results that came while the loop was busy committing another one.
     results: VecDeque<ToolResult>,
     /// Events that wait for the next place where the history may grow.
@@ -72,6 +76,7 @@ impl<'a> Engine<'a> {
         provider: &'a dyn Provider,
         run: &'a PreparedRun,
         port: &'a mut RunHandle,
+        breaks: PrefixBreaks,
     ) -> Self {
         Self {
             store,
@@ -86,6 +91,8 @@ impl<'a> Engine<'a> {
             compactor: Compactor::new(run.compaction.as_ref()),
             provider_call_index: 0,
             usage: Vec::new(),
+            proof: Proof::new(breaks),
+            last_call: None,
             results: VecDeque::new(),
             runtime_events: Vec::new(),
         }
@@ -94,6 +101,11 @@ impl<'a> Engine<'a> {
     /// What the provider reported over the whole run; a field that any call left out is absent.
     pub(super) fn total_usage(&self) -> Option<Usage> {
         Usage::sum(self.usage.iter().copied())
+    }
+
+    /// How the latest model call ended, if it was sent.
+    pub(super) fn last_call(&self) -> Option<ModelCallEnd> {
+        self.last_call
     }
 
     /// Runs until the model is done and the client holds the final state.
@@ -227,17 +239,9 @@ impl<'a> Engine<'a> {
         purpose: Purpose,
     ) -> Result<Result<ModelOutput, ModelCycleFailure>, Halt> {
         let provider_call_index = self.provider_call_index;
-        self.store
-            .record_provider_call(&self.run.id, provider_call_index)
-            .await?;
         self.provider_call_index += 1;
         // A call that ends without a report leaves the run's total unknown.
         self.usage.push(None);
-        self.emit(match purpose {
-            Purpose::Answer => ClientEvent::ModelCallStarted { provider_call_index },
-            Purpose::Summary => ClientEvent::CompactionStarted { provider_call_index },
-        })
-        .await?;
         let request = ModelRequest {
             prompt: self.run.prompt.clone(),
             model: self.run.model.clone(),
@@ -253,7 +257,19 @@ impl<'a> Engine<'a> {
         let _leave = invocation.cancel.clone().drop_guard();
         let mut events = self.provider.call(&request, invocation);
         let mut cycle = ModelCycle::new(self.history.call_ids());
+        let mut announced = false;
         while let Some(event) = self.listen(events.next()).await? {
+            if let Ok(ModelEvent::Sending(sent)) = &event {
+                self.record_call(provider_call_index, sent, purpose).await?;
+                if !announced {
+                    self.emit(match purpose {
+                        Purpose::Answer => ClientEvent::ModelCallStarted { provider_call_index },
+                        Purpose::Summary => ClientEvent::CompactionStarted { provider_call_index },
+                    })
+                    .await?;
+                }
+                announced = true;
+            }
             let told = match event.and_then(|event| cycle.push(event)) {
                 Ok(told) => told,
                 Err(failure) => return Ok(Err(self.model_failed(cycle.fail(failure)))),
@@ -265,10 +281,35 @@ impl<'a> Engine<'a> {
         Ok(match cycle.finish() {
             Ok(output) => {
                 self.report(output.usage);
+                self.proof.answered();
+                self.last_call = Some(ModelCallEnd {
+                    answered: true,
+                    usage: output.usage,
+                });
                 Ok(output)
             }
             Err(failed) => Err(self.model_failed(*failed)),
         })
+    }
+
+    /// Makes a request durable that goes out next, and proves that it extends its predecessor.
+    async fn record_call(&mut self, index: u32, sent: &RequestDigest, purpose: Purpose) -> Result<(), Halt> {
+        let previous = self.last_call.take();
+        let outgoing = Outgoing {
+            index,
+            revision: &self.head,
+            digest: sent,
+            beside: purpose == Purpose::Summary,
+        };
+        self.proof
+            .record(self.store, self.run, outgoing, previous)
+            .await?;
+        // Until more is known of it.
+        self.last_call = Some(ModelCallEnd {
+            answered: false,
+            usage: None,
+        });
+        Ok(())
     }
 
     /// Takes what the provider reported for the call that was made last.
@@ -288,6 +329,9 @@ impl<'a> Engine<'a> {
             "the model call failed; nothing of it is kept"
         );
         self.report(failed.usage);
+        if let Some(call) = &mut self.last_call {
+            call.usage = failed.usage;
+        }
         failed
     }
 

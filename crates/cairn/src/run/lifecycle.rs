@@ -9,6 +9,7 @@
 //!
 //! Every state may go to Ended by cancellation or failure. Must never know: how a client is told.
 
+use super::proof::RecordError;
 use crate::model::{ProviderFailure, RevisionId, RunFailure};
 use crate::store::StoreError;
 
@@ -53,6 +54,15 @@ impl From<StoreError> for Halt {
             Self::Cancelled
         } else {
             Self::Failed(error.into())
+        }
+    }
+}
+
+impl From<RecordError> for Halt {
+    fn from(error: RecordError) -> Self {
+        match error {
+            RecordError::Store(error) => error.into(),
+            RecordError::Broken(failure) => failure.into(),
         }
     }
 }

@@ -8,11 +8,13 @@ mod actor;
 mod engine;
 mod lifecycle;
 mod model_cycle;
+mod proof;
 mod registry;
 mod tool_round;
 mod views;
 
 pub use actor::{RunServices, start};
 pub use model_cycle::{ModelCycle, ModelCycleFailure, ModelOutput};
+pub use proof::PrefixBreaks;
 pub use registry::RunRegistry;
 pub use views::Views;

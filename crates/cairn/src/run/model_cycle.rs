@@ -52,6 +52,7 @@ pub struct ModelCycle {
     calls: Vec<CallInProgress>,
     replay: Option<ReplayState>,
     usage: Option<Usage>,
+    announced: bool,
     started: bool,
     done: Option<StopReason>,
 }
@@ -83,6 +84,7 @@ impl ModelCycle {
             calls: Vec::new(),
             replay: None,
             usage: None,
+            announced: false,
             started: false,
             done: None,
         }
@@ -97,6 +99,16 @@ impl ModelCycle {
             return Err(broken("an event followed the end of the answer"));
         }
         Ok(match event {
+            ModelEvent::Sending(_) if self.started => {
+                return Err(broken("a request was announced after its answer had begun"));
+            }
+            ModelEvent::Sending(_) => {
+                self.announced = true;
+                None
+            }
+            _ if !self.announced => {
+                return Err(broken("the answer began to a request that was not announced"));
+            }
             ModelEvent::Start if self.started => return Err(broken("the answer started twice")),
             ModelEvent::Start => {
                 self.started = true;

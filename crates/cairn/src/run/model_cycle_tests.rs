@@ -7,6 +7,7 @@
 )]
 
 use super::*;
+use crate::model::RequestDigest;
 use crate::provider::{ModelEvent, StopReason};
 
 fn call(index: usize) -> ModelEvent {
@@ -35,10 +36,30 @@ fn replay() -> ModelEvent {
     })
 }
 
+fn sending() -> ModelEvent {
+    ModelEvent::Sending(Arc::new(RequestDigest {
+        lineage: "l".into(),
+        settings: [0; 16],
+        items: Vec::new(),
+        without_reasoning: false,
+    }))
+}
+
+#[test]
+fn nothing_of_an_answer_comes_before_its_request_was_announced() {
+    let mut cycle = ModelCycle::new(Arc::default());
+    let failure = cycle.push(ModelEvent::Start).unwrap_err();
+    assert!(
+        failure.message.contains("was not announced"),
+        "{}",
+        failure.message
+    );
+}
+
 /// Reads the events; the error is the rule that was broken.
 fn read(events: Vec<ModelEvent>) -> Result<ModelOutput, String> {
     let mut cycle = ModelCycle::new(Arc::default());
-    for event in events {
+    for event in [sending()].into_iter().chain(events) {
         cycle.push(event).map_err(|failure| {
             assert_eq!(failure.fault, ProviderFault::Malformed);
             failure.message
@@ -55,6 +76,10 @@ fn a_broken_sequence_names_the_rule_and_yields_nothing() {
     let stop = || ModelEvent::Done(StopReason::Stop);
     let tools = || ModelEvent::Done(StopReason::ToolUse);
     for (rule, events) in [
+        (
+            "announced after its answer had begun",
+            vec![ModelEvent::Start, sending()],
+        ),
         (
             "the answer started twice",
             vec![ModelEvent::Start, ModelEvent::Start],

@@ -1,5 +1,5 @@
-//! The durable facts: messages, revisions, compactions, conversations, runs, tool rounds, client states, inputs,
-//! delegations and a cas.
+//! The durable facts: messages, revisions, compactions, conversations, runs, model calls, tool rounds, client states,
+//! inputs, delegations and a cas.
 //!
 //! Owns the SQLite database and every rule that must hold across a crash: messages are immutable, a revision
 //! adds to its parent and copies nothing, one run owns a conversation, and each fact is one transaction that
@@ -15,6 +15,8 @@ mod error;
 mod history_cache;
 mod inputs;
 mod messages;
+mod model_calls;
+mod records;
 mod revisions;
 mod row;
 mod run_record;
@@ -26,6 +28,8 @@ pub use cas::BlobHash;
 pub use compactions::Compaction;
 pub use error::StoreError;
 pub use history_cache::History;
+pub use model_calls::{LatestModelCall, ModelCallEnd, ModelCallRecord, NewModelCall, PrefixVerdict};
+pub use records::Records;
 pub use run_record::{RecordedFailure, RecordedOutcome, RunRecord};
 pub use runs::{BegunRun, RunRecordEnd};
 pub use sqlite::Store;

@@ -35,6 +35,8 @@ pub struct RunRecord {
     pub provider_call_index: Option<u32>,
     /// How many times such an index was written.
     pub provider_calls: u32,
+    /// How many of its requests broke their prefix without a declared reset: always a defect.
+    pub prefix_breaks: u32,
     /// Absent while it goes on.
     pub outcome: Option<RecordedOutcome>,
     /// When it ended. Absent where nobody saw it end: it still stops after it was superseded, or its process
@@ -85,6 +87,7 @@ pub(super) struct RunRow {
     started_at_ms: i64,
     provider_call_index: Option<i64>,
     provider_calls: i64,
+    prefix_breaks: i64,
     outcome: Option<String>,
     ended_at_ms: Option<i64>,
     superseded_by: Option<String>,
@@ -148,6 +151,7 @@ impl RunRow {
             started_at_ms: self.number("started_at_ms", self.started_at_ms)?,
             provider_call_index: self.count("provider_call_index", self.provider_call_index)?,
             provider_calls: self.number("provider_calls", self.provider_calls)?,
+            prefix_breaks: self.number("prefix_breaks", self.prefix_breaks)?,
             ended_at_ms: self.count("ended_at_ms", self.ended_at_ms)?,
             id: RunId::new(self.id),
             conversation: ConversationId::new(self.conversation_id),

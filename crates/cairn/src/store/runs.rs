@@ -2,13 +2,18 @@
 //!
 //! Owns the hand-over of a conversation from run to run. Must never know: prompts, events or how a run works.
 
+use bytes::Bytes;
 use sqlx::SqliteConnection;
 
+use super::cas::{self, BlobHash};
 use super::error::column;
+use super::model_calls::{self, ModelCallEnd};
 use super::revisions::RevisionKey;
 use super::run_record::{RunRecord, RunRow};
 use super::{Store, StoreError, conversations, revisions, tool_rounds};
-use crate::model::{ConversationId, PreparedRun, RunFailure, RunId, RunKind, RunOutcome, Usage};
+use crate::model::{
+    ConversationId, PreparedRun, PromptChange, RunFailure, RunId, RunKind, RunOutcome, Usage,
+};
 
 /// Longest cause in a record, in characters.
 const CAUSE_LIMIT: usize = 300;
@@ -27,6 +32,8 @@ pub struct RunRecordEnd<'a> {
     pub outcome: &'a RunOutcome,
     /// The sum over its model calls; a count that no endpoint reported stays absent.
     pub usage: Option<Usage>,
+    /// How its latest model call ended, if it made one.
+    pub last_call: Option<ModelCallEnd>,
     /// When it ended, in milliseconds since the Unix epoch.
     pub ended_at_ms: u64,
 }
@@ -74,43 +81,29 @@ impl Store {
         })
     }
 
-    /// Records that the run is about to send this model call. A repeat of the latest index is a retry of the
-    /// same call and is counted too.
-    ///
-    /// # Errors
-    /// [`StoreError::NotOwner`], and [`StoreError::ProviderCallOrder`] where the index is neither the latest
-    /// nor the next one.
-    pub async fn record_provider_call(
+    /// The note of the conversation's latest run about how its prompt was made; `None` if no run kept one.
+    pub async fn latest_prompt_note(
         &self,
-        run: &RunId,
-        provider_call_index: u32,
-    ) -> Result<(), StoreError> {
-        let mut tx = self.write().await?;
-        let owned = conversations::owned(&mut tx, run).await?;
-        let latest: Option<u32> = sqlx::query_scalar("SELECT provider_call_index FROM runs WHERE key = ?")
-            .bind(owned.run_key)
-            .fetch_one(&mut *tx)
-            .await
-            .map_err(StoreError::database("read a run"))?;
-        let next = latest.map_or(0, |latest| latest.saturating_add(1));
-        if latest != Some(provider_call_index) && next != provider_call_index {
-            return Err(StoreError::ProviderCallOrder {
-                run: run.clone(),
-                latest,
-                given: provider_call_index,
-            });
-        }
-        sqlx::query(
-            "UPDATE runs SET provider_call_index = ?, provider_calls = provider_calls + 1 WHERE id = ?",
+        conversation: &ConversationId,
+    ) -> Result<Option<Bytes>, StoreError> {
+        let mut connection = self.read().await?;
+        let hash: Option<Vec<u8>> = sqlx::query_scalar(
+            "SELECT prompt_note FROM runs JOIN conversations ON conversations.key = runs.conversation_key
+             WHERE conversations.id = ? AND prompt_note IS NOT NULL ORDER BY runs.key DESC LIMIT 1",
         )
-        .bind(provider_call_index)
-        .bind(run.as_str())
-        .execute(&mut *tx)
+        .bind(conversation.as_str())
+        .fetch_optional(&mut *connection)
         .await
-        .map_err(StoreError::database("record a provider call"))?;
-        tx.commit()
-            .await
-            .map_err(StoreError::database("commit a provider call"))
+        .map_err(StoreError::database("find a prompt's note"))?;
+        let Some(hash) = hash else {
+            return Ok(None);
+        };
+        let damaged = |reason: &str| StoreError::damaged("runs", hex::encode(&hash), reason);
+        let key = BlobHash::try_from(hash.as_slice()).map_err(|_| damaged("prompt_note is no key"))?;
+        match cas::fetch(&mut connection, &key).await? {
+            Some(note) => Ok(Some(note)),
+            None => Err(damaged("the bytes of prompt_note are missing")),
+        }
     }
 
     /// Ends the run's record and frees its conversation if the run still owns it. A run that a newer one
@@ -141,6 +134,9 @@ impl Store {
             tool_rounds::abandon_open(&mut tx, key).await?;
         }
         record_end(&mut tx, key, end).await?;
+        if let Some(call) = &end.last_call {
+            model_calls::end_latest(&mut tx, key, call).await?;
+        }
         sqlx::query("UPDATE conversations SET active_run_key = NULL WHERE key = ? AND active_run_key = ?")
             .bind(conversation_key)
             .bind(key)
@@ -202,10 +198,18 @@ async fn insert(
         RunKind::Main => ("main", None, None),
         RunKind::Subagent { kind, parent } => ("subagent", Some(kind.as_str()), parent.as_ref()),
     };
+    let note = match &run.basis.note {
+        note if note.is_empty() => None,
+        note => {
+            let hash = cas::hash_of(note);
+            cas::insert(connection, &hash, note).await?;
+            Some(hash)
+        }
+    };
     let inserted: Option<i64> = sqlx::query_scalar(
         "INSERT INTO runs (id, conversation_key, root_conversation_id, kind, subagent_kind, parent_run_id, parent_call_id,
-                           base_revision, model_id, started_at_ms)
-         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING RETURNING key",
+                           base_revision, model_id, started_at_ms, prompt_note, prompt_change)
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING RETURNING key",
     )
     .bind(run.id.as_str())
     .bind(conversation_key)
@@ -217,6 +221,8 @@ async fn insert(
     .bind(base.as_slice())
     .bind(&*run.model.model_id)
     .bind(column("a start time", started_at_ms)?)
+    .bind(note.as_ref().map(|hash| hash.as_slice()))
+    .bind(run.basis.change.map(PromptChange::as_str))
     .fetch_optional(connection)
     .await
     .map_err(StoreError::database("record a run"))?;

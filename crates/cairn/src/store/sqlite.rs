@@ -11,7 +11,7 @@ use std::time::Duration;
 use sqlx::migrate::{MigrateError, Migrator};
 use sqlx::pool::{PoolConnection, PoolOptions};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqliteSynchronous};
-use sqlx::{ConnectOptions, Sqlite, Transaction};
+use sqlx::{ConnectOptions, Sqlite, SqliteConnection, Transaction};
 
 use super::history_cache::HistoryCache;
 use super::{StoreError, revisions};
@@ -25,7 +25,7 @@ const APPLICATION_ID: i64 = 0x6361_726e;
 const READERS: u32 = 2;
 
 /// Only a backup tool or a person with a shell ever holds the file; wait for them.
-const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
+pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// After how many pages the write-ahead log is written back into the file: 16 MB. Pages that many turns touch
 /// are then written back once for all of them.
@@ -262,8 +262,40 @@ async fn migrate(path: &Path, writer: &SqlitePool) -> Result<(), StoreError> {
     })
 }
 
+/// Checks that a file is a database of this cairn's schema, without changing it.
+pub(super) async fn check_schema(path: &Path, connection: &mut SqliteConnection) -> Result<(), StoreError> {
+    let schema = |reason: &str| StoreError::Schema {
+        path: path.to_owned(),
+        reason: reason.to_owned(),
+    };
+    let id: i64 = sqlx::query_scalar("SELECT application_id FROM pragma_application_id")
+        .fetch_one(&mut *connection)
+        .await
+        .map_err(|source| unreadable(path, source))?;
+    if id != APPLICATION_ID {
+        return Err(schema("it is another program's database"));
+    }
+    let applied: Vec<i64> = sqlx::query_scalar("SELECT version FROM _sqlx_migrations WHERE success")
+        .fetch_all(connection)
+        .await
+        .map_err(|source| unreadable(path, source))?;
+    let known = || MIGRATIONS.iter().map(|migration| migration.version);
+    if applied
+        .iter()
+        .any(|version| !known().any(|known| known == *version))
+    {
+        return Err(schema("a newer cairn made it"));
+    }
+    if known().any(|version| !applied.contains(&version)) {
+        return Err(schema(
+            "an older cairn made it, and this one has not served it yet",
+        ));
+    }
+    Ok(())
+}
+
 /// A failure to open or prepare the file, told apart from a file that is no database at all.
-fn unreadable(path: &Path, source: sqlx::Error) -> StoreError {
+pub(super) fn unreadable(path: &Path, source: sqlx::Error) -> StoreError {
     const NOT_A_DATABASE: &str = "26";
     let code = source.as_database_error().and_then(|error| error.code());
     if code.as_deref() == Some(NOT_A_DATABASE) {

@@ -1,7 +1,7 @@
 //! A conversation that goes on from an earlier place: the branch that is left is kept, and nobody sees it.
 
 use bytes::Bytes;
-use cairn::cursor::proto::agent::{ConversationStateStructure, UserMessage};
+use cairn::cursor::proto::agent::{AgentMode, ConversationStateStructure, UserMessage};
 use serde_json::Value;
 
 use super::support::cairn_server::KEY;
@@ -199,4 +199,48 @@ async fn two_conversations_with_equal_contents_share_nothing() {
     assert!(there.contains("Only there.") && !there.contains("Only here."));
     other.assert_clean();
     bench.cursor.assert_clean();
+}
+
+/// The model of a branch was told what stands before the branch, and nothing of the modes behind it.
+#[tokio::test]
+async fn a_branch_knows_the_mode_of_the_turn_before_it() {
+    let message = |id: &str, text: &str, mode: AgentMode| UserMessage {
+        text: text.to_owned(),
+        message_id: id.to_owned(),
+        mode: mode.into(),
+        ..Default::default()
+    };
+    let reminders = |bench: &Bench| last(bench).0.matches("<mode_change>").count();
+    // Whether the model itself switched in the first turn, and how often the branch tells of a switch to each mode.
+    for (switched, agent, plan) in [(false, 0, 1), (true, 1, 0)] {
+        let mut bench = Bench::new().await;
+        if switched {
+            bench
+                .chat
+                .reply_calls([("c1", "SwitchMode", r#"{"target_mode_id":"plan"}"#)]);
+        }
+        bench.chat.reply_text("Answer one.");
+        send_as(&mut bench, "m1", "Question one.").await;
+        let fork = bench.cursor.state();
+        let mut newest = AgentMode::Agent;
+        for (turn, mode, expected) in [
+            (2, AgentMode::Plan, plan),
+            (3, AgentMode::Agent, agent),
+            (4, AgentMode::Plan, plan),
+        ] {
+            bench.chat.allow_reset();
+            bench.chat.reply_text("An answer.");
+            bench.cursor.cut_back_to = (turn > 2).then(|| fork.clone());
+            let message = message("m2", &format!("Question {turn}."), mode);
+            let turn = bench.cursor.start_message(message).await;
+            turn.finish().await.success();
+            assert_eq!(
+                reminders(&bench),
+                expected,
+                "{switched}, {mode:?} after {newest:?}"
+            );
+            newest = mode;
+        }
+        bench.assert_clean();
+    }
 }

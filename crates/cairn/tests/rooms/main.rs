@@ -109,6 +109,36 @@ fn documents_name_only_paths_that_exist() {
 }
 
 #[test]
+fn documents_name_only_suites_that_exist() {
+    let repository = Repository::read();
+    let mut breaches = Vec::new();
+    for document in tidy::DOCUMENTS {
+        let text = repository
+            .text(document)
+            .unwrap_or_else(|| panic!("{document} is missing: the project's documents are part of it"));
+        breaches.extend(tidy::dead_suites(document, text, &repository));
+    }
+    assert_none(&breaches);
+}
+
+#[test]
+fn the_rule_where_contributors_work_names_the_suites_and_the_proof() {
+    let repository = Repository::read();
+    let skill = ".agents/skills/prefix-stability/SKILL.md";
+    let agents = repository.text("AGENTS.md").expect("AGENTS.md");
+    assert!(
+        agents.contains(&format!("`{skill}`")),
+        "AGENTS.md does not lead to {skill}"
+    );
+    let text = repository.text(skill).expect("the skill");
+    let suites =
+        ["runtime_modes", "prefix_stability", "checkpoint_recovery"].map(|suite| format!("--test {suite}"));
+    for needed in suites.iter().map(String::as_str).chain(["src/run/proof.rs"]) {
+        assert!(text.contains(needed), "{skill} does not name {needed}");
+    }
+}
+
+#[test]
 fn the_map_in_the_architecture_has_every_room() {
     let repository = Repository::read();
     let text = repository.text("ARCHITECTURE.md").expect("ARCHITECTURE.md");

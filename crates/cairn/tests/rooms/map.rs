@@ -146,7 +146,7 @@ pub const ROOMS: &[Room] = &[
 ];
 
 /// Modules beside the rooms that join them and may use all: the entry, the wiring and the demonstration.
-pub const WIRING: &[&str] = &["lib", "main", "app", "demo"];
+pub const WIRING: &[&str] = &["lib", "main", "app", "demo", "prefix_report"];
 
 /// Modules beside the rooms that everyone may be told to use and that use none of them.
 pub const LEAVES: &[&str] = &["clock", "config", "guard", "picture", "server"];

@@ -6,6 +6,7 @@ use crate::repository::Repository;
 
 /// The documents whose paths must exist.
 pub const DOCUMENTS: &[&str] = &[
+    ".agents/skills/prefix-stability/SKILL.md",
     "AGENTS.md",
     "ARCHITECTURE.md",
     "CHANGELOG.md",
@@ -135,12 +136,49 @@ pub fn dead_paths(path: &str, text: &str, repository: &Repository) -> Vec<Breach
     out
 }
 
+/// Test suites that a document tells to run, in commands too, and that do not exist: Rust suites by `--test NAME`, of the
+/// package that the line names, and the official client's by `test/NAME.test.mjs`.
+pub fn dead_suites(path: &str, text: &str, repository: &Repository) -> Vec<Breach> {
+    let mut out = Vec::new();
+    let has = |wanted: &str| repository.paths().iter().any(|path| path == wanted);
+    for (number, line) in text.lines().enumerate() {
+        let words: Vec<&str> = line
+            .split(|c: char| !(c.is_ascii_alphanumeric() || "._-/".contains(c)))
+            .collect();
+        let package = words
+            .windows(2)
+            .find_map(|pair| (pair[0] == "-p").then_some(pair[1]))
+            .unwrap_or("cairn");
+        let rust = words
+            .windows(2)
+            .filter(|pair| pair[0] == "--test")
+            .map(|pair| pair[1])
+            .filter(|suite| {
+                let tests = format!("crates/{package}/tests/{suite}");
+                !has(&format!("{tests}.rs")) && !has(&format!("{tests}/main.rs"))
+            });
+        let client = words
+            .iter()
+            .filter(|word| word.starts_with("test/") && word.ends_with(".test.mjs"))
+            .filter(|word| !has(&format!("e2e/{word}")))
+            .copied();
+        for suite in rust.chain(client) {
+            out.push(Breach::new(
+                path,
+                number + 1,
+                format!("the suite `{suite}` does not exist"),
+            ));
+        }
+    }
+    out
+}
+
 /// Whether a text in backticks claims to be a path of the repository: a folder (`run/`) or a file by its ending,
 /// or anything below a folder that only a repository has.
 fn is_path(span: &str) -> bool {
     const ENDINGS: &[&str] = &[".json", ".lock", ".md", ".mjs", ".proto", ".rs", ".sql", ".toml"];
     const TOPS: &[&str] = &[
-        ".ci/", "benches/", "crates/", "docs/", "e2e/", "prompt/", "proto/", "src/", "tests/",
+        ".agents/", ".ci/", "benches/", "crates/", "docs/", "e2e/", "prompt/", "proto/", "src/", "tests/",
     ];
     let plain = span
         .chars()

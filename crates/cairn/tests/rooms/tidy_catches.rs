@@ -1,7 +1,7 @@
 //! Proof that the rules for tracked text catch what they forbid and leave alone what they do not.
 
 use crate::repository::{Ignored, Repository};
-use crate::tidy::{dead_paths, machine_paths, registries, vendors_in_prompt};
+use crate::tidy::{dead_paths, dead_suites, machine_paths, registries, vendors_in_prompt};
 
 fn lines(breaches: Vec<crate::Breach>) -> Vec<usize> {
     breaches.into_iter().map(|breach| breach.line).collect()
@@ -99,6 +99,31 @@ fn a_document_names_only_what_exists() {
     ] {
         let text = format!("first\nsee `{gone}`\n");
         assert_eq!(lines(dead_paths("README.md", &text, &repository)), [2], "{gone}");
+    }
+}
+
+#[test]
+fn a_document_names_only_suites_that_exist() {
+    let repository = Repository::of([
+        ("crates/cairn/tests/plain.rs", ""),
+        ("crates/cairn/tests/folder/main.rs", ""),
+        ("crates/other/tests/its_own.rs", ""),
+        ("e2e/test/turns.test.mjs", ""),
+    ]);
+    let found = "```sh\ncargo test -p cairn --test plain --test folder\n```\n`cargo test --test plain`\n\
+                 cargo test -p other --test its_own\ne2e/run test/turns.test.mjs\n";
+    assert_eq!(
+        lines(dead_suites("README.md", found, &repository)),
+        Vec::<usize>::new()
+    );
+    for gone in [
+        "cargo test -p cairn --test gone",
+        "`cargo test --test plain --test gone`",
+        "cargo test -p other --test plain",
+        "e2e/run test/gone.test.mjs",
+    ] {
+        let text = format!("first\n```\n{gone}\n```\n");
+        assert_eq!(lines(dead_suites("README.md", &text, &repository)), [3], "{gone}");
     }
 }
 

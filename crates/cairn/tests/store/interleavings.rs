@@ -216,6 +216,7 @@ async fn end(f: &Fixture, expected: &mut Expected, run: usize) {
     let end = RunRecordEnd {
         outcome: &RunOutcome::Completed,
         usage: None,
+        last_call: None,
         ended_at_ms: 2_000,
     };
     let state = &mut expected.runs[run];

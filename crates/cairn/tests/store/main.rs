@@ -12,6 +12,7 @@ mod compactions;
 mod files;
 mod histories;
 mod interleavings;
+mod model_calls;
 mod ownership;
 mod records;
 mod rounds;

@@ -8,6 +8,7 @@ use crate::support::{Fixture, prepared, refusal, result, round, user};
 const END: RunRecordEnd<'static> = RunRecordEnd {
     outcome: &RunOutcome::Completed,
     usage: None,
+    last_call: None,
     ended_at_ms: 9_000,
 };
 
@@ -42,7 +43,7 @@ async fn a_new_run_takes_the_conversation_over_and_the_old_one_can_commit_nothin
         .commit_tool_result(&old, &half.revision, &open.id, &result("y"))
         .await;
     assert_eq!(refusal(late), "NotOwner");
-    assert_eq!(refusal(f.store.record_provider_call(&old, 0).await), "NotOwner");
+    assert_eq!(refusal(f.call(&old, 0, 0, &[]).await), "NotOwner");
     let another = round("another", &old, &half.revision, &["z"]);
     assert_eq!(refusal(f.store.begin_tool_round(&another).await), "NotOwner");
 

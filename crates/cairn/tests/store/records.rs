@@ -32,6 +32,7 @@ async fn a_record_tells_how_a_run_began_and_ended() {
         started_at_ms: 1_000,
         provider_call_index: None,
         provider_calls: 0,
+        prefix_breaks: 0,
         outcome: None,
         ended_at_ms: None,
         superseded_by: None,
@@ -42,7 +43,7 @@ async fn a_record_tells_how_a_run_began_and_ended() {
     assert_eq!(f.store.run_record(&prepared.id).await.unwrap().unwrap(), begun);
 
     for index in [0, 1, 1] {
-        f.store.record_provider_call(&prepared.id, index).await.unwrap();
+        f.call(&prepared.id, index, 0, &[]).await.unwrap();
     }
     let failure = ProviderFailure::new(ProviderFault::RateLimited, "slow down\r\nplease");
     let usage = Usage {
@@ -53,6 +54,7 @@ async fn a_record_tells_how_a_run_began_and_ended() {
     let end = RunRecordEnd {
         outcome: &RunOutcome::Failed(RunFailure::Provider(failure)),
         usage: Some(usage),
+        last_call: None,
         ended_at_ms: 3_000,
     };
     f.store.end_run(&prepared.id, &end).await.unwrap();
@@ -103,6 +105,7 @@ async fn every_outcome_and_failure_is_read_back() {
         let end = RunRecordEnd {
             outcome,
             usage: None,
+            last_call: None,
             ended_at_ms: 2_000,
         };
         f.store.end_run(&run, &end).await.unwrap();
@@ -139,6 +142,7 @@ async fn usage_that_nobody_reported_stays_absent() {
         let end = RunRecordEnd {
             outcome: &RunOutcome::Completed,
             usage,
+            last_call: None,
             ended_at_ms: 2_000,
         };
         f.store.end_run(&run, &end).await.unwrap();
@@ -157,17 +161,11 @@ async fn usage_that_nobody_reported_stays_absent() {
 async fn provider_calls_are_counted_in_their_order() {
     let f = Fixture::new().await;
     let run = f.begin("run", &f.empty).await;
-    assert_eq!(
-        refusal(f.store.record_provider_call(&run, 1).await),
-        "ProviderCallOrder"
-    );
-    f.store.record_provider_call(&run, 0).await.unwrap();
-    f.store.record_provider_call(&run, 1).await.unwrap();
+    assert_eq!(refusal(f.call(&run, 1, 0, &[]).await), "ProviderCallOrder");
+    f.call(&run, 0, 0, &[]).await.unwrap();
+    f.call(&run, 1, 0, &[]).await.unwrap();
     for index in [0, 3] {
-        assert_eq!(
-            refusal(f.store.record_provider_call(&run, index).await),
-            "ProviderCallOrder"
-        );
+        assert_eq!(refusal(f.call(&run, index, 0, &[]).await), "ProviderCallOrder");
     }
 }
 

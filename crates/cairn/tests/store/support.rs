@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use cairn::model::{
-    Assistant, CallId, ConversationId, Image, Latency, Message, MessageBody, MessageId, ModelSpec, Part,
-    PreparedRun, PromptSpec, ReasoningSpec, RevisionId, RunAction, RunId, RunKind, ToolCall, ToolResult,
-    ToolRound, ToolRoundId, UserOrigin,
+    Assistant, CallId, ConversationId, Image, ItemDigest, Latency, Message, MessageBody, MessageId,
+    ModelSpec, Part, PreparedRun, PromptBasis, PromptSpec, ReasoningSpec, RevisionId, RunAction, RunId,
+    RunKind, ToolCall, ToolResult, ToolRound, ToolRoundId, UserOrigin,
 };
-use cairn::store::{Store, StoreError};
+use cairn::store::{NewModelCall, PrefixVerdict, Store, StoreError};
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, SqliteConnection};
 use tempfile::TempDir;
@@ -44,6 +44,29 @@ impl Fixture {
         let prepared = self.prepared(run, base);
         self.store.begin_run(&prepared, 1_000).await.unwrap();
         prepared.id
+    }
+
+    /// Records a call of the run that sends these items on top of the lineage's call before.
+    pub async fn call(
+        &self,
+        run: &RunId,
+        index: u32,
+        kept: usize,
+        added: &[ItemDigest],
+    ) -> Result<i64, StoreError> {
+        let call = NewModelCall {
+            run,
+            index,
+            revision: &self.empty,
+            lineage: "lineage",
+            settings: [0; 16],
+            kept,
+            added,
+            beside: false,
+            without_reasoning: false,
+            verdict: PrefixVerdict::Extends,
+        };
+        self.store.record_model_call(&call, None).await
     }
 
     pub fn prepared(&self, run: &str, base: &RevisionId) -> PreparedRun {
@@ -102,6 +125,7 @@ pub fn prepared(conversation: &ConversationId, run: &str, base: &RevisionId) -> 
             instructions: "Help.".into(),
             tools: Vec::new(),
         }),
+        basis: PromptBasis::default(),
         compaction: None,
         base: base.clone(),
         action: RunAction::Resume { pending: None },

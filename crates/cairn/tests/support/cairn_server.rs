@@ -7,6 +7,8 @@ use std::path::Path;
 use cairn::app::{Agents, App};
 use cairn::config::{Api, Config, ModelConfig, WebConfig};
 use cairn::cursor::sessions::SessionLimits;
+use cairn::provider::ProviderRouter;
+use cairn::run::PrefixBreaks;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -45,7 +47,11 @@ impl CairnServer {
             web: WebConfig::default(),
         };
         let shutdown = CancellationToken::new();
-        let agents = Agents::open(&config).await.unwrap();
+        let providers = ProviderRouter::from_config(&config.models).unwrap().into_routes();
+        // In tests a request that breaks its prefix fails its run.
+        let agents = Agents::with_providers(&config, providers, PrefixBreaks::Fail)
+            .await
+            .unwrap();
         let app = App::bind(&config, limits, agents.starter(), shutdown.clone())
             .await
             .unwrap();

@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use cairn::client::{Barrier, ClientCommand, ClientEvent, ClientHandle, StateCause};
 use cairn::model::{
-    ConversationId, Message, MessageBody, MessageId, ModelSpec, Part, PreparedRun, PromptSpec, RevisionId,
-    RunAction, RunId, RunKind, RunOutcome, ToolCall, ToolDefinition, ToolResult, ToolRound, UserOrigin,
+    ConversationId, Message, MessageBody, MessageId, ModelSpec, Part, PreparedRun, PromptBasis, PromptSpec,
+    RevisionId, RunAction, RunId, RunKind, RunOutcome, ToolCall, ToolDefinition, ToolResult, ToolRound,
+    UserOrigin,
 };
 use cairn::provider::Provider;
-use cairn::run::{RunRegistry, RunServices, Views, start};
+use cairn::run::{PrefixBreaks, RunRegistry, RunServices, Views, start};
 use cairn::store::Store;
 
 /// A database in a temporary folder, and the services on it.
@@ -28,6 +29,7 @@ impl Bench {
             registry: RunRegistry::default(),
             views: Views::default(),
             providers: Arc::default(),
+            prefix_breaks: PrefixBreaks::Fail,
         };
         Self { services, folder }
     }
@@ -42,6 +44,7 @@ impl Bench {
             registry: RunRegistry::default(),
             views: Views::default(),
             providers: Arc::default(),
+            prefix_breaks: PrefixBreaks::Fail,
         };
         Self { services, folder }
     }
@@ -106,6 +109,7 @@ pub fn prepared(run: &str, base: RevisionId, action: RunAction) -> PreparedRun {
                 })
                 .collect(),
         }),
+        basis: PromptBasis::default(),
         compaction: None,
         base,
         action,

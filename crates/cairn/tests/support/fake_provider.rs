@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use cairn::config::Api;
 use cairn::model::{ConversationId, HistoryItem, ModelRequest, ProviderFailure, ReplayState, Usage};
-use cairn::provider::{ModelEvent, ModelInvocation, ModelStream, Provider, StopReason};
+use cairn::provider::{ModelEvent, ModelInvocation, ModelStream, Provider, StopReason, digest_of};
 use futures_util::StreamExt;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -273,6 +273,9 @@ impl Provider for FakeProvider {
                 .push("a request came that the script does not answer".to_owned());
             return futures_util::stream::empty().boxed();
         };
+        // The adapter of an endpoint says itself what it sends.
+        let sending = ModelEvent::Sending(Arc::new(digest_of("fake", request)));
+        let sending = futures_util::stream::iter([Ok(sending)]);
         match (answer, inner.http.clone()) {
             (Answer::Replies(_), None) => panic!("only an endpoint sends replies"),
             (Answer::Replies(replies), Some(http)) => {
@@ -281,12 +284,12 @@ impl Provider for FakeProvider {
                 }
                 http.provider.call(request, invocation)
             }
-            (Answer::Whole(steps), None) => futures_util::stream::iter(steps).boxed(),
+            (Answer::Whole(steps), None) => sending.chain(futures_util::stream::iter(steps)).boxed(),
             (Answer::Stepwise(receiver), None) => {
-                futures_util::stream::unfold(receiver, |mut receiver| async {
+                let steps = futures_util::stream::unfold(receiver, |mut receiver| async {
                     receiver.recv().await.map(|step| (step, receiver))
-                })
-                .boxed()
+                });
+                sending.chain(steps).boxed()
             }
             (Answer::Whole(steps), Some(http)) => {
                 http.endpoint.reply(http.endpoint.answer(&steps));

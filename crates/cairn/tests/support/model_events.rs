@@ -37,10 +37,14 @@ impl Answer {
         let mut call_open: Vec<bool> = Vec::new();
         for event in events {
             assert!(answer.stop.is_none(), "{event:?} after Done");
-            if !matches!(event, ModelEvent::Start | ModelEvent::Usage(_)) {
+            if !matches!(
+                event,
+                ModelEvent::Sending(_) | ModelEvent::Start | ModelEvent::Usage(_)
+            ) {
                 assert!(started, "{event:?} before Start");
             }
             match event {
+                ModelEvent::Sending(_) => assert!(!started, "a request after Start"),
                 ModelEvent::Start => assert!(!std::mem::replace(&mut started, true), "two starts"),
                 ModelEvent::TextStart => {
                     assert!(!thinking_open && !std::mem::replace(&mut text_open, true));

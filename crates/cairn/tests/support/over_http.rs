@@ -160,6 +160,9 @@ impl Endpoint {
     }
 }
 
+/// What no script holds: the adapter itself says what it sends.
+const NOT_SCRIPTED: &str = "an endpoint does not say what is sent to it";
+
 /// Turns events into the bytes of one API's stream.
 pub struct Writer {
     api: Api,
@@ -217,6 +220,7 @@ impl Writer {
         let choice = |delta: Value, finish: Value| json!({"object": "chat.completion.chunk", "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]});
         let delta = |delta: Value| vec![choice(delta, Value::Null)];
         match event {
+            ModelEvent::Sending(_) => panic!("{NOT_SCRIPTED}"),
             ModelEvent::Start => delta(json!({"role": "assistant", "content": ""})),
             ModelEvent::TextDelta(text) => delta(json!({"content": text})),
             ModelEvent::ThinkingDelta(text) => delta(json!({"reasoning_content": text})),
@@ -259,6 +263,7 @@ impl Writer {
         let number = self.number;
         let item = |item: Value| json!({"output_index": number, "item": item});
         match event {
+            ModelEvent::Sending(_) => panic!("{NOT_SCRIPTED}"),
             ModelEvent::Start => vec![named("created", json!({"response": {"status": "in_progress"}}))],
             ModelEvent::TextStart => {
                 self.text.clear();
@@ -358,6 +363,7 @@ impl Writer {
         let delta = |delta: Value| json!({"type": "content_block_delta", "index": number, "delta": delta});
         let stop = json!({"type": "content_block_stop", "index": number});
         match event {
+            ModelEvent::Sending(_) => panic!("{NOT_SCRIPTED}"),
             ModelEvent::Start => {
                 self.started = true;
                 vec![json!({"type": "message_start", "message": {"id": "msg", "content": []}})]

@@ -75,6 +75,7 @@ pub fn offering(tools: &[&str], subagents: SubagentScope) -> ToolRuntime {
                 provider_identifier: "db".into(),
                 server_identifier: "user-db".into(),
                 tool_name: "query".into(),
+                connected: true,
             },
         )]),
         todos: Vec::new(),

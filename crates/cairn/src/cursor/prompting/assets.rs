@@ -8,6 +8,7 @@ use super::catalog::Catalog;
 use super::compaction::CompactionAssets;
 use super::template::RuntimeTemplate;
 use crate::cursor::request::Mode;
+use crate::cursor::tools::PROGRESS_TOOL;
 use crate::model::ToolDefinition;
 
 /// An embedded asset that is wrong. Always a defect of this build; the start stops on it.
@@ -50,6 +51,16 @@ pub enum Profile {
     Main(Mode),
     /// An agent that another one started.
     Subagent(Mode),
+    /// The same, where its steps shall not be told.
+    QuietSubagent(Mode),
+}
+
+impl Profile {
+    /// The mode that it works in.
+    pub fn mode(self) -> Mode {
+        let (Self::Main(mode) | Self::Subagent(mode) | Self::QuietSubagent(mode)) = self;
+        mode
+    }
 }
 
 impl From<Mode> for Profile {
@@ -79,8 +90,8 @@ struct Manifest {
     tools: Vec<String>,
 }
 
-/// The tool that no subagent has.
-const QUESTION_TOOL: &str = "AskQuestion";
+/// The tools that no subagent has.
+const NOT_FOR_SUBAGENTS: [&str; 2] = ["AskQuestion", "CreatePlan"];
 
 macro_rules! mode_files {
     ($mode:literal) => {
@@ -146,18 +157,29 @@ impl PromptAssets {
     /// The static tools in manifest order. A subagent has its own list where it carries a task out; in a mode that
     /// narrows what may be done, the mode's list holds for it too.
     pub fn tools(&self, profile: Profile) -> Vec<ToolDefinition> {
-        match profile {
-            Profile::Main(mode) => self.mode(mode).tools.clone(),
-            Profile::Subagent(Mode::Agent) => self.subagent_tools.clone(),
-            // A narrower mode narrows a subagent too; nobody is there to answer its questions.
-            Profile::Subagent(mode) => {
-                let tools = self.mode(mode).tools.iter();
-                tools
-                    .filter(|tool| &*tool.name != QUESTION_TOOL)
+        let mut tools = match profile {
+            Profile::Main(mode) => return self.mode(mode).tools.clone(),
+            Profile::Subagent(Mode::Agent | Mode::Debug | Mode::Multitask)
+            | Profile::QuietSubagent(Mode::Agent | Mode::Debug | Mode::Multitask) => {
+                self.subagent_tools.clone()
+            }
+            // A mode that only looks narrows a subagent too; it tells its steps, and nobody is there to answer its
+            // questions or to take a plan.
+            Profile::Subagent(mode @ (Mode::Ask | Mode::Plan))
+            | Profile::QuietSubagent(mode @ (Mode::Ask | Mode::Plan)) => {
+                let looks = self.mode(mode).tools.iter();
+                let looks = looks.filter(|tool| !NOT_FOR_SUBAGENTS.contains(&&*tool.name));
+                let steps = self.subagent_tools.iter();
+                looks
+                    .chain(steps.filter(|tool| &*tool.name == PROGRESS_TOOL))
                     .cloned()
                     .collect()
             }
+        };
+        if matches!(profile, Profile::QuietSubagent(_)) {
+            tools.retain(|tool| &*tool.name != PROGRESS_TOOL);
         }
+        tools
     }
 }
 

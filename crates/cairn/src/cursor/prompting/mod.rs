@@ -4,6 +4,7 @@
 //! prompt. Must never know: a wire message's shape, where a blob comes from, the clock, or any I/O.
 
 mod assets;
+mod basis;
 mod catalog;
 mod compaction;
 mod compiler;
@@ -12,9 +13,10 @@ mod schema;
 mod template;
 
 pub use assets::{AssetError, ModeAssets, Profile, PromptAssets};
+pub use basis::{PromptNote, UnreadableNote};
 pub use catalog::{Catalog, CatalogEntry};
 pub use compaction::CompactionAssets;
-pub use compiler::{CompiledPrompt, compile_prompt};
+pub use compiler::{CompiledPrompt, LeftOutTool, OfferedTools, compile_prompt};
 pub use mcp::{McpDirectory, McpTool};
 pub use schema::{SchemaFault, canonical_schema};
 pub use template::{RuntimeSlots, RuntimeTemplate};

@@ -31,9 +31,16 @@ pub(super) async fn cut_back_to(
     if let Some(turn) = turn_of(event, &state.turns, blobs).await? {
         // A list that does not match the turns one to one says something else.
         if state.turn_timings.len() == state.turns.len() {
-            state.turn_timings.truncate(turn);
+            state.turn_timings.truncate(turn.index);
         }
-        state.turns.truncate(turn);
+        state.turns.truncate(turn.index);
+        state.mode = turn.mode_before;
+        // The turn before can have left its mode on its way.
+        let latest = state.turns.len().saturating_sub(1)..;
+        let steps = steps_of(state.turns.get(latest).unwrap_or_default(), blobs).await?;
+        if let Some(mode) = DerivedState::of_steps(&steps).mode {
+            state.mode = Some(mode.to_wire().into());
+        }
     }
     // Whatever was pending, listed, planned, read or counted belongs to the branch that is left.
     state.pending.clear();
@@ -112,14 +119,44 @@ pub(super) async fn first_root_of(
     Ok(None)
 }
 
+/// A turn of the client's state.
+struct FoundTurn {
+    index: usize,
+    /// The message that began it.
+    message: UserMessage,
+    /// The mode of the turn before it.
+    mode_before: Option<i32>,
+}
+
+/// Whether the client's own record of the turn that an event began says that its message had this very content.
+///
+/// # Errors
+/// If a blob of the turns is missing, false or unreadable.
+pub(super) async fn is_recorded_as(
+    event: &str,
+    content: [u8; 32],
+    turns: &[BlobId],
+    blobs: &BlobSync,
+) -> Result<bool, RunFailure> {
+    let turn = turn_of(event, turns, blobs).await?;
+    Ok(turn.is_some_and(|turn| content_of(&turn.message) == content))
+}
+
 /// The turn that the event began.
-async fn turn_of(event: &str, turns: &[BlobId], blobs: &BlobSync) -> Result<Option<usize>, RunFailure> {
+async fn turn_of(event: &str, turns: &[BlobId], blobs: &BlobSync) -> Result<Option<FoundTurn>, RunFailure> {
+    let mut mode_before = None;
     for (index, turn) in fetch_turns(blobs, turns).await?.into_iter().enumerate() {
         let Some(turn) = turn else { continue };
         let id = references(&[turn.user_message], "user_message")?;
-        let messages: Vec<UserMessage> = fetch_messages(blobs, &id, "user_message").await?;
-        if messages.iter().any(|message| message.message_id == event) {
-            return Ok(Some(index));
+        for message in fetch_messages::<UserMessage>(blobs, &id, "user_message").await? {
+            if message.message_id == event {
+                return Ok(Some(FoundTurn {
+                    index,
+                    message,
+                    mode_before,
+                }));
+            }
+            mode_before = Some(message.mode);
         }
     }
     Ok(None)

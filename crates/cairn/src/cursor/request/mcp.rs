@@ -6,63 +6,67 @@ use std::collections::btree_map::Entry;
 use prost_types::value::Kind;
 use serde_json::{Map, Number, Value};
 
-use super::RequestError;
-use crate::cursor::prompting::{McpTool, SchemaFault, canonical_schema};
+use crate::cursor::prompting::{LeftOutTool, McpTool, OfferedTools, SchemaFault, canonical_schema};
 use crate::cursor::proto::agent::{McpDescriptor, McpToolDefinition, McpTools, RequestContext};
 
 /// Collects the MCP tools of a run, one for each pair of server and tool, sorted by that pair.
 ///
 /// The same tool may stand in the run request, in the context's definitions and in the context's descriptors; what
-/// stands first in this order is taken. A descriptor without a schema describes no tool that could be offered.
-pub fn collect_mcp_tools(
-    offered: Option<&McpTools>,
-    context: Option<&RequestContext>,
-) -> Result<Vec<McpTool>, RequestError> {
-    let mut tools: BTreeMap<(String, String), McpTool> = BTreeMap::new();
+/// stands first in this order is taken. A descriptor without a schema describes no tool that could be offered. One faulty
+/// tool of a server must not keep the person from working: it is left out, and said to be.
+pub fn collect_mcp_tools(offered: Option<&McpTools>, context: Option<&RequestContext>) -> OfferedTools {
+    let mut tools: BTreeMap<(String, String), Result<McpTool, SchemaFault>> = BTreeMap::new();
     let definitions = offered.iter().flat_map(|offered| &offered.mcp_tools);
     for definition in definitions.chain(context.iter().flat_map(|context| &context.tools)) {
         let key = (
             definition.provider_identifier.clone(),
             definition.tool_name.clone(),
         );
-        if let Entry::Vacant(slot) = tools.entry(key) {
-            slot.insert(from_definition(definition)?);
-        }
+        tools.entry(key).or_insert_with(|| from_definition(definition));
     }
     for server in context.into_iter().flat_map(mcp_descriptors) {
         for tool in &server.tools {
             match tools.entry((server.server_identifier.clone(), tool.tool_name.clone())) {
                 Entry::Occupied(mut slot) => {
-                    slot.get_mut().server_identifier = Some(server.server_identifier.as_str().into());
+                    if let Ok(tool) = slot.get_mut() {
+                        tool.server_identifier = Some(server.server_identifier.as_str().into());
+                    }
                 }
                 Entry::Vacant(slot) => {
-                    let fault = |fault| fault_of(&server.server_identifier, &tool.tool_name, fault);
-                    let Some(schema) = schema(tool.input_schema_json.as_deref(), tool.input_schema.as_ref())
-                        .map_err(fault)?
-                    else {
-                        continue;
+                    let schema = match schema(tool.input_schema_json.as_deref(), tool.input_schema.as_ref()) {
+                        Ok(None) => continue,
+                        Ok(Some(schema)) => Ok(schema),
+                        Err(fault) => Err(fault),
                     };
-                    slot.insert(McpTool {
+                    slot.insert(schema.map(|schema| McpTool {
                         provider_identifier: server.server_identifier.as_str().into(),
                         server_identifier: Some(server.server_identifier.as_str().into()),
                         tool_name: tool.tool_name.as_str().into(),
                         client_name: "".into(),
                         description: tool.description.as_deref().unwrap_or_default().into(),
                         input_schema: schema.into(),
-                    });
+                    }));
                 }
             }
         }
     }
-    let nameless = tools.keys().find(|(_, tool)| tool.is_empty());
-    match nameless {
-        Some((server, _)) => Err(RequestError::McpTool {
-            server: server.clone(),
-            tool: String::new(),
-            fault: "it has no name".to_owned(),
-        }),
-        None => Ok(tools.into_values().collect()),
+    let mut collected = OfferedTools::default();
+    for ((server, tool), found) in tools {
+        match found {
+            Ok(found) if !tool.is_empty() => collected.tools.push(found),
+            Ok(_) => collected.left_out.push(LeftOutTool {
+                server,
+                tool,
+                fault: "it has no name".to_owned(),
+            }),
+            Err(fault) => collected.left_out.push(LeftOutTool {
+                server,
+                tool,
+                fault: fault.to_string(),
+            }),
+        }
     }
+    collected
 }
 
 /// The servers as the context describes them, wherever in it they stand.
@@ -74,14 +78,13 @@ pub(super) fn mcp_descriptors(context: &RequestContext) -> impl Iterator<Item = 
         .chain(meta.flat_map(|options| &options.mcp_descriptors))
 }
 
-fn from_definition(definition: &McpToolDefinition) -> Result<McpTool, RequestError> {
+fn from_definition(definition: &McpToolDefinition) -> Result<McpTool, SchemaFault> {
     let schema = schema(
         definition.input_schema_json.as_deref(),
         definition.input_schema.as_ref(),
     )
     // Without any schema a tool's arguments are an object of which nothing is said.
-    .and_then(|schema| schema.map_or_else(|| canonical_schema(Value::Object(Map::new())), Ok))
-    .map_err(|fault| fault_of(&definition.provider_identifier, &definition.tool_name, fault))?;
+    .and_then(|schema| schema.map_or_else(|| canonical_schema(Value::Object(Map::new())), Ok))?;
     Ok(McpTool {
         provider_identifier: definition.provider_identifier.as_str().into(),
         server_identifier: None,
@@ -90,14 +93,6 @@ fn from_definition(definition: &McpToolDefinition) -> Result<McpTool, RequestErr
         description: definition.description.as_str().into(),
         input_schema: schema.into(),
     })
-}
-
-fn fault_of(server: &str, tool: &str, fault: SchemaFault) -> RequestError {
-    RequestError::McpTool {
-        server: server.to_owned(),
-        tool: tool.to_owned(),
-        fault: fault.to_string(),
-    }
 }
 
 /// The canonical schema text. JSON text is taken before the tree: it holds numbers that a double cannot.
@@ -205,7 +200,7 @@ mod tests {
                 input_schema_json: json.map(str::to_owned),
                 ..definition("a", "t")
             };
-            let tools = collect_mcp_tools(Some(&offered(vec![definition])), None).unwrap();
+            let tools = collect_mcp_tools(Some(&offered(vec![definition])), None).tools;
             assert_eq!(&*tools[0].input_schema, expected);
         };
         check(None, Some(tree.clone()));
@@ -249,7 +244,7 @@ mod tests {
             }),
             ..RequestContext::default()
         };
-        let tools = collect_mcp_tools(Some(&offered(vec![definition("a", "t")])), Some(&context)).unwrap();
+        let tools = collect_mcp_tools(Some(&offered(vec![definition("a", "t")])), Some(&context)).tools;
         let seen: Vec<_> = tools
             .iter()
             .map(|tool| {
@@ -294,7 +289,7 @@ mod tests {
             }),
             ..RequestContext::default()
         };
-        let tools = collect_mcp_tools(None, Some(&context)).unwrap();
+        let tools = collect_mcp_tools(None, Some(&context)).tools;
         let servers: Vec<_> = tools
             .iter()
             .map(|tool| tool.server_identifier.as_deref())
@@ -303,28 +298,40 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_that_cannot_be_offered_is_named() {
-        let check = |definition: McpToolDefinition, expected: &str| {
-            let error = collect_mcp_tools(Some(&offered(vec![definition])), None).unwrap_err();
-            assert_eq!(error.to_string(), expected);
-        };
-        check(
+    fn a_tool_that_cannot_be_offered_is_left_out_by_name_and_takes_no_other_with_it() {
+        let faulty = [
             McpToolDefinition {
                 input_schema_json: Some("{".to_owned()),
-                ..definition("a", "t")
+                ..definition("b", "cut")
             },
-            r#"MCP server "a", tool "t": its input schema is not valid JSON; mend the server, or disable the tool"#,
-        );
-        check(
             McpToolDefinition {
                 input_schema: Some(object(vec![("minimum", number(f64::NAN))])),
-                ..definition("a", "t")
+                ..definition("a", "nan")
             },
-            r#"MCP server "a", tool "t": its input schema holds a number that is not finite; mend the server, or disable the tool"#,
-        );
-        check(
             definition("a", ""),
-            r#"MCP server "a", tool "": it has no name; mend the server, or disable the tool"#,
-        );
+            // The first word on a tool counts, whether it is usable or not.
+            definition("b", "cut"),
+            definition("b", "whole"),
+        ];
+        for turned in [false, true] {
+            let mut definitions = faulty.to_vec();
+            definitions[..3].rotate_left(usize::from(turned));
+            let collected = collect_mcp_tools(Some(&offered(definitions)), None);
+            let names: Vec<_> = collected.tools.iter().map(|tool| &*tool.tool_name).collect();
+            assert_eq!(names, ["whole"]);
+            let left_out: Vec<_> = collected
+                .left_out
+                .iter()
+                .map(|tool| (tool.server.as_str(), tool.tool.as_str(), tool.fault.as_str()))
+                .collect();
+            assert_eq!(
+                left_out,
+                [
+                    ("a", "", "it has no name"),
+                    ("a", "nan", "its input schema holds a number that is not finite"),
+                    ("b", "cut", "its input schema is not valid JSON"),
+                ]
+            );
+        }
     }
 }

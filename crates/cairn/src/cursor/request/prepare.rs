@@ -3,7 +3,7 @@
 //! Everything is fetched and checked here: after this, nobody reads the request again. Must never know: how the run
 //! goes on.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -11,7 +11,7 @@ use prost::Message as _;
 
 use super::archive::{is_archived_edit, reopen_archive};
 use super::context_link::ContextLink;
-use super::edit::{content_of, cut_back_to, message_of};
+use super::edit::{content_of, cut_back_to, is_recorded_as, message_of};
 use super::hydrate::{fetch_messages, fetch_one, fetch_turns};
 use super::{
     Mode, RuntimeInput, TurnEvent, collect_mcp_tools, compile_request_context, compile_runtime_message,
@@ -26,15 +26,15 @@ use crate::cursor::checkpoint::{ClientState, DerivedState, Frontier, TurnStart};
 use crate::cursor::inbox::ParentReference;
 use crate::cursor::pictures::{self, Entered};
 use crate::cursor::projection::{DecodedRoot, ProjectionError, decode_pending, decode_root, import_history};
-use crate::cursor::prompting::{McpDirectory, Profile, compile_prompt};
+use crate::cursor::prompting::{LeftOutTool, McpDirectory, Profile, PromptNote, compile_prompt};
 use crate::cursor::proto::agent::{
     AgentConversationTurnStructure, AgentRunRequest, BackgroundTaskCompletionAction, RequestContext,
     UserMessage, conversation_action,
 };
-use crate::cursor::tools::{McpTool, PROGRESS_TOOL, SubagentScope, ToolRuntimeConfig};
+use crate::cursor::tools::{McpTool, SubagentScope, ToolRuntimeConfig};
 use crate::model::{
-    CallId, ConversationId, Delegation, Message, ModelSpec, ParentCall, PreparedRun, RevisionId, RunAction,
-    RunFailure, RunId, RunKind, SubagentKind, project,
+    CallId, ConversationId, Delegation, Message, ModelSpec, ParentCall, PreparedRun, PromptBasis, RevisionId,
+    RunAction, RunFailure, RunId, RunKind, SubagentKind, project,
 };
 use crate::store::RecordedOutcome;
 
@@ -138,7 +138,7 @@ pub async fn prepare(
     let mut base = base_revision(&conversation, &state, context, blobs).await?;
     let mut derived = DerivedState::default();
     if let Some((_, message)) = &user_message
-        && (is_edit(message, &conversation, &base, context).await?
+        && (is_edit(message, &conversation, &base, &state, context, blobs).await?
             || is_archived_edit(message, &conversation, &base, context).await?
                 && reopen_archive(&mut state, &message.message_id, blobs).await?)
         && let Some(before) = cut_back_to(&mut state, &message.message_id, blobs).await?
@@ -171,15 +171,23 @@ pub async fn prepare(
         Some(given) => given,
         None => link.request().await?,
     };
-    let offered = collect_mcp_tools(request.mcp_tools.as_ref(), Some(&request_context))?;
-    let profile = match own_kind {
-        None => Profile::Main(mode),
-        Some(_) => Profile::Subagent(mode),
+    let offered = collect_mcp_tools(request.mcp_tools.as_ref(), Some(&request_context));
+    let noted = context.services.store.latest_prompt_note(&conversation).await?;
+    let noted = noted
+        .map(|note| PromptNote::read(&note))
+        .transpose()
+        .map_err(defect)?;
+    report_left_out(&conversation, &offered.left_out, noted.as_ref());
+    let profile = match (own_kind, request.suppress_subagent_progress_update_tool) {
+        (None, _) => Profile::Main(mode),
+        (Some(_), Some(true)) => Profile::QuietSubagent(mode),
+        (Some(_), _) => Profile::Subagent(mode),
     };
-    let mut compiled = compile_prompt(&context.prompts, profile, &offered)?;
-    if request.suppress_subagent_progress_update_tool == Some(true) {
-        compiled = compiled.without(PROGRESS_TOOL);
-    }
+    let compiled = compile_prompt(&context.prompts, profile, &offered, noted.as_ref())?;
+    let basis = PromptBasis {
+        note: compiled.note.write().into(),
+        change: compiled.change,
+    };
     let prompt = Arc::new(compiled.spec);
     let history = context.services.store.history(&base).await?;
     let history: Vec<&Message> = history.iter().map(AsRef::as_ref).collect();
@@ -247,7 +255,7 @@ pub async fn prepare(
     let tools = ToolRuntimeConfig {
         conversation_id: conversation.to_string(),
         offered: prompt.tools.iter().map(|tool| tool.name.clone()).collect(),
-        mcp: callable(&compiled.mcp),
+        mcp: callable(&compiled.mcp, &compiled.gone),
         todos,
         mode,
         result_limit: model.entry.result_characters,
@@ -277,6 +285,7 @@ pub async fn prepare(
             model,
             subagents,
             prompt,
+            basis,
             compaction: Some(compaction),
             base,
             action,
@@ -429,7 +438,9 @@ async fn is_edit(
     message: &UserMessage,
     conversation: &ConversationId,
     base: &RevisionId,
+    state: &ClientState,
     context: &CursorContext,
+    blobs: &BlobSync,
 ) -> Result<bool, RunFailure> {
     let store = &context.services.store;
     let event = message.message_id.as_str();
@@ -437,11 +448,12 @@ async fn is_edit(
         return Ok(false);
     }
     let history = store.history(base).await?;
+    let content = content_of(message);
     match message_of(history.iter().map(AsRef::as_ref), event) {
         None => Ok(false),
-        Some(held) => Ok(!store
-            .input_became(conversation, event, content_of(message), held)
-            .await?),
+        Some(held) if store.input_became(conversation, event, content, held).await? => Ok(false),
+        // A history that was taken over from the client brought no notes with it, but the client has its own.
+        Some(_) => Ok(!is_recorded_as(event, content, &state.turns, blobs).await?),
     }
 }
 
@@ -466,7 +478,7 @@ async fn note_input(
 }
 
 /// The MCP tools as the runtime calls them, by the names that the model uses.
-fn callable(directory: &McpDirectory) -> BTreeMap<Arc<str>, McpTool> {
+fn callable(directory: &McpDirectory, gone: &BTreeSet<Arc<str>>) -> BTreeMap<Arc<str>, McpTool> {
     directory
         .iter()
         .map(|(name, tool)| {
@@ -476,10 +488,23 @@ fn callable(directory: &McpDirectory) -> BTreeMap<Arc<str>, McpTool> {
                 provider_identifier: tool.provider_identifier.to_string(),
                 server_identifier: server.to_owned(),
                 tool_name: tool.tool_name.to_string(),
+                connected: !gone.contains(name),
             };
             (name.clone(), tool)
         })
         .collect()
+}
+
+/// Says which MCP tools the model is not offered, once for each tool of a conversation.
+fn report_left_out(conversation: &ConversationId, left_out: &[LeftOutTool], before: Option<&PromptNote>) {
+    for LeftOutTool { server, tool, fault } in left_out {
+        if !before.is_some_and(|before| before.left_out(server, tool)) {
+            tracing::warn!(
+                %conversation, server, tool, fault,
+                "an MCP tool is left out; mend its server, or disable the tool"
+            );
+        }
+    }
 }
 
 /// The turn that a run without a new message goes on with.

@@ -45,7 +45,7 @@ pub(super) struct McpTable(Vec<McpTool>);
 
 impl McpTable {
     pub(super) fn new(tools: impl IntoIterator<Item = McpTool>) -> Self {
-        Self(tools.into_iter().collect())
+        Self(tools.into_iter().filter(|tool| tool.connected).collect())
     }
 
     /// The servers' tools as the client has just listed them.
@@ -56,6 +56,7 @@ impl McpTable {
                 provider_identifier: tool.provider_identifier.clone(),
                 server_identifier: server.server_identifier.clone(),
                 tool_name: tool.tool_name.clone(),
+                connected: true,
             })
         });
         Self::new(tools)

@@ -24,6 +24,8 @@ pub struct McpTool {
     pub server_identifier: String,
     /// The tool's name at its server.
     pub tool_name: String,
+    /// Whether its server offers it now. One that does not keeps its place in the prompt, and its calls say so.
+    pub connected: bool,
 }
 
 /// The tools of the prompt.
@@ -45,6 +47,13 @@ pub(super) enum Refusal {
 impl Offer {
     /// Reads a call's arguments by its tool.
     pub(super) fn parse(&self, call: &ToolCall) -> Result<Arguments, Refusal> {
+        if let Some(gone) = self.mcp.get(&call.name).filter(|tool| !tool.connected) {
+            return Err(Refusal::NoSuchTool(format!(
+                "{} was not executed: the MCP server {} is not connected, or does not offer this tool now. Go on without \
+                 it, or ask the user to connect the server again.",
+                call.name, gone.provider_identifier
+            )));
+        }
         let Some(shown) = self.shown(&call.id, &call.name) else {
             let offered: Vec<&str> = self.names.iter().map(AsRef::as_ref).collect();
             return Err(Refusal::NoSuchTool(format!(
@@ -89,7 +98,7 @@ impl Offer {
             return None;
         }
         registry::entry(name).map(Shown::BuiltIn).or_else(|| {
-            self.mcp.get(name).map(|tool| {
+            self.mcp.get(name).filter(|tool| tool.connected).map(|tool| {
                 Shown::Mcp(McpArgs {
                     name: tool.name.clone(),
                     tool_call_id: call.to_string(),

@@ -6,7 +6,9 @@ use std::ops::Range;
 
 use super::cache;
 use super::profile::CacheMode;
+use crate::model::{ItemDigest, ItemKind};
 use crate::provider::json::Json;
+use crate::provider::sent;
 
 /// Who speaks in a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,6 +25,8 @@ pub(super) struct Messages {
     /// Where the message that is being written began; `None` until its first block.
     open: Option<usize>,
     done: Vec<Range<usize>>,
+    /// What the body is remembered by so far: what comes before the messages, then those that are done, all unmarked.
+    items: Vec<ItemDigest>,
     /// Where each block's closing brace is.
     ends: Vec<usize>,
     /// Whether each block may be marked for the cache.
@@ -38,14 +42,15 @@ pub(super) struct Finished {
 }
 
 impl Messages {
-    /// Goes on after everything that comes before the messages.
-    pub(super) fn new(mut head: Json) -> Self {
+    /// Goes on after everything that comes before the messages, which is remembered by these items.
+    pub(super) fn new(mut head: Json, items: Vec<ItemDigest>) -> Self {
         head.raw("\"messages\":[");
         Self {
             json: head,
             role: Role::User,
             open: None,
             done: Vec::new(),
+            items,
             ends: Vec::new(),
             markable: Vec::new(),
             steps: Vec::new(),
@@ -81,6 +86,11 @@ impl Messages {
         self.markable.push(is_markable);
     }
 
+    /// What the body is remembered by. The last message must be closed.
+    pub(super) fn items(&self) -> &[ItemDigest] {
+        &self.items
+    }
+
     /// Bytes so far.
     pub(super) fn size(&self) -> usize {
         self.json.bytes.len()
@@ -111,6 +121,8 @@ impl Messages {
     pub(super) fn close(&mut self) {
         if let Some(start) = self.open.take() {
             self.json.raw("]}");
+            self.items
+                .push(sent::item(ItemKind::Message, &self.json.bytes[start..]));
             self.done.push(start..self.json.bytes.len());
         }
     }

@@ -23,13 +23,14 @@ use super::blocks::{Messages, Role};
 use super::profile::{AnthropicProfile, CacheMode, ThinkingMode};
 use super::replay::{self, Entry};
 use crate::model::{
-    Assistant, HistoryItem, Image, ModelRequest, ModelSpec, ProviderFailure, ProviderFault, ReasoningEffort,
-    ToolCall, ToolDefinition, ToolResult,
+    Assistant, HistoryItem, Image, ItemDigest, ItemKind, ModelRequest, ModelSpec, ProviderFailure,
+    ProviderFault, ReasoningEffort, ToolCall, ToolDefinition, ToolResult,
 };
 use crate::provider::bodies::Growing;
 use crate::provider::json::Json;
 use crate::provider::names;
 use crate::provider::parts::{Shown, only_text, shown};
+use crate::provider::sent;
 
 /// What stands in the result of a failed call in place of a picture: there the API takes only text.
 const PICTURE_OF_A_FAILURE: &str = "[A picture that came with the failure and cannot be shown stands here.]";
@@ -44,9 +45,16 @@ pub struct AnthropicRequest {
     pub body: Bytes,
     head: Range<usize>,
     messages: Vec<Range<usize>>,
+    items: Vec<ItemDigest>,
 }
 
 impl AnthropicRequest {
+    /// What the request is remembered by: its tools, its system prompt, its messages, all without `cache_control`
+    /// members, which are no part of what the endpoint compares.
+    pub fn items(&self) -> &[ItemDigest] {
+        &self.items
+    }
+
     /// Everything before the messages: model, parameters, tools and system prompt.
     pub fn head(&self) -> &[u8] {
         &self.body[self.head.clone()]
@@ -86,6 +94,7 @@ impl Unmarked {
             body: finished.body.into(),
             head: self.head.clone(),
             messages: finished.messages,
+            items: self.messages.items().to_vec(),
         })
     }
 
@@ -129,10 +138,11 @@ impl Growing for Unmarked {
 
     fn encode(request: &ModelRequest, profile: &AnthropicProfile) -> Result<Self, ProviderFailure> {
         let mut json = Json::default();
-        encode_head(&mut json, request, profile)?;
+        let mut items = Vec::with_capacity(request.prompt.tools.len() + request.history.len() + 1);
+        encode_head(&mut json, &mut items, request, profile)?;
         let mut body = Self {
             head: 0..json.bytes.len(),
-            messages: Messages::new(json),
+            messages: Messages::new(json, items),
         };
         body.push(&request.history, &request.model, profile)?;
         Ok(body)
@@ -155,6 +165,7 @@ impl Growing for Unmarked {
 
 fn encode_head(
     json: &mut Json,
+    items: &mut Vec<ItemDigest>,
     request: &ModelRequest,
     profile: &AnthropicProfile,
 ) -> Result<(), ProviderFailure> {
@@ -187,7 +198,9 @@ fn encode_head(
             if index > 0 {
                 json.raw(",");
             }
+            let start = json.bytes.len();
             encode_tool(json, tool, profile)?;
+            items.push(sent::item(ItemKind::Tool, &json.bytes[start..]));
             if !has_system && index + 1 == tools.len() {
                 json.raw(&marker);
             }
@@ -196,8 +209,10 @@ fn encode_head(
         json.raw("],");
     }
     if has_system {
+        let start = json.bytes.len();
         json.raw("\"system\":[{\"type\":\"text\",\"text\":");
         json.string(instructions);
+        items.push(sent::item(ItemKind::Instructions, &json.bytes[start..]));
         json.raw(&marker);
         json.raw("}],");
     }

@@ -19,10 +19,11 @@ use futures_util::stream;
 use super::bodies::Bodies;
 use super::call::{Signal, call};
 use super::options::Options;
+use super::sent::announced;
 use super::transport::Transport;
 use super::{ModelInvocation, ModelStream, Provider, RouteError};
 use crate::config::ModelConfig;
-use crate::model::ModelRequest;
+use crate::model::{ModelRequest, RequestDigest};
 
 pub use decoder::AnthropicDecoder;
 pub(crate) use encoder::Unmarked;
@@ -64,13 +65,21 @@ impl Provider for Anthropic {
             Ok(Ok(encoded)) => encoded,
             Ok(Err(failure)) | Err(failure) => return Box::pin(stream::iter([Err(failure)])),
         };
+        let digest = RequestDigest {
+            lineage: Arc::clone(self.profile.issuer()),
+            settings: self.profile.endpoint.settings,
+            items: encoded.items().to_vec(),
+            without_reasoning: false,
+        };
+        let cancel = invocation.cancel.clone();
         let profile = Arc::clone(&self.profile);
-        call(Arc::clone(&self.transport), encoded.body, invocation, move || {
+        let events = call(Arc::clone(&self.transport), encoded.body, invocation, move || {
             let mut decoder = AnthropicDecoder::new(&profile);
             move |signal: Signal<'_>, events: &mut _| match signal {
                 Signal::Event(event) => decoder.push(event, events),
                 Signal::End => decoder.finish(),
             }
-        })
+        });
+        announced(digest, cancel, events)
     }
 }

@@ -12,14 +12,14 @@ use super::profile::{ChatProfile, EffortParameter, ThinkingParameter};
 use super::reasoning;
 use super::results::{PICTURES, Results};
 use crate::model::{
-    Assistant, HistoryItem, ModelRequest, ModelSpec, ProviderFailure, ProviderFault, ReasoningEffort,
-    ToolCall, ToolDefinition,
+    Assistant, HistoryItem, ItemDigest, ItemKind, ModelRequest, ModelSpec, ProviderFailure, ProviderFault,
+    ReasoningEffort, ToolCall, ToolDefinition,
 };
 use crate::provider::bodies::Growing;
 use crate::provider::json::Json;
 use crate::provider::names;
-use crate::provider::openai;
 use crate::provider::parts::{Shown, only_text, shown};
+use crate::provider::{openai, sent};
 
 /// What follows the last message.
 const END: &str = "]}";
@@ -31,9 +31,15 @@ pub struct ChatRequest {
     pub body: Bytes,
     head: Range<usize>,
     messages: Vec<Range<usize>>,
+    items: Vec<ItemDigest>,
 }
 
 impl ChatRequest {
+    /// What the request is remembered by: its tools, its instructions, its messages.
+    pub fn items(&self) -> &[ItemDigest] {
+        &self.items
+    }
+
     /// Everything before the messages: model, parameters and tools.
     pub fn head(&self) -> &[u8] {
         &self.body[self.head.clone()]
@@ -48,7 +54,8 @@ impl ChatRequest {
 /// Encodes a request, or says what the endpoint has no way to do.
 pub fn encode(request: &ModelRequest, profile: &ChatProfile) -> Result<ChatRequest, ProviderFailure> {
     let mut json = Json::default();
-    encode_head(&mut json, request, profile)?;
+    let mut items = Vec::with_capacity(request.prompt.tools.len() + request.history.len() + 1);
+    encode_head(&mut json, &mut items, request, profile)?;
     let head = 0..json.bytes.len();
     json.raw("\"messages\":[");
     let mut messages = Vec::with_capacity(request.history.len() + 1);
@@ -58,8 +65,14 @@ pub fn encode(request: &ModelRequest, profile: &ChatProfile) -> Result<ChatReque
         json.string(&request.prompt.instructions);
         json.raw("}");
         messages.push(start..json.bytes.len());
+        items.push(sent::item(ItemKind::Instructions, &json.bytes[start..]));
     }
-    encode_messages(json, head, messages, 0, request, profile)
+    let writer = Messages {
+        json,
+        messages,
+        items,
+    };
+    encode_messages(writer, head, 0, request, profile)
 }
 
 impl Growing for ChatRequest {
@@ -75,10 +88,20 @@ impl Growing for ChatRequest {
         request: &ModelRequest,
         profile: &ChatProfile,
     ) -> Result<Self, ProviderFailure> {
-        let Self { body, head, messages } = self;
+        let Self {
+            body,
+            head,
+            messages,
+            items,
+        } = self;
         let mut bytes = Vec::from(body);
         bytes.truncate(bytes.len() - END.len());
-        encode_messages(Json { bytes }, head, messages, known, request, profile)
+        let writer = Messages {
+            json: Json { bytes },
+            messages,
+            items,
+        };
+        encode_messages(writer, head, known, request, profile)
     }
 
     fn size(&self) -> usize {
@@ -88,14 +111,12 @@ impl Growing for ChatRequest {
 
 /// Appends the history from the item `known` on to the messages, and ends the body.
 fn encode_messages(
-    json: Json,
+    mut writer: Messages,
     head: Range<usize>,
-    messages: Vec<Range<usize>>,
     known: usize,
     request: &ModelRequest,
     profile: &ChatProfile,
 ) -> Result<ChatRequest, ProviderFailure> {
-    let mut writer = Messages { json, messages };
     let model = &request.model;
     let mut results = Results::default();
     for item in request.history.iter().skip(known) {
@@ -118,12 +139,17 @@ fn encode_messages(
             }
         }
     }
-    let Messages { mut json, messages } = writer;
+    let Messages {
+        mut json,
+        messages,
+        items,
+    } = writer;
     json.raw(END);
     Ok(ChatRequest {
         body: json.bytes.into(),
         head,
         messages,
+        items,
     })
 }
 
@@ -131,6 +157,7 @@ fn encode_messages(
 struct Messages {
     json: Json,
     messages: Vec<Range<usize>>,
+    items: Vec<ItemDigest>,
 }
 
 impl Messages {
@@ -141,6 +168,8 @@ impl Messages {
         let start = self.json.bytes.len();
         let written = write(&mut self.json);
         self.messages.push(start..self.json.bytes.len());
+        self.items
+            .push(sent::item(ItemKind::Message, &self.json.bytes[start..]));
         written
     }
 
@@ -162,6 +191,7 @@ impl Messages {
 
 fn encode_head(
     json: &mut Json,
+    items: &mut Vec<ItemDigest>,
     request: &ModelRequest,
     profile: &ChatProfile,
 ) -> Result<(), ProviderFailure> {
@@ -179,7 +209,7 @@ fn encode_head(
     profile
         .extra_body
         .write(json, request.model.latency, &profile.endpoint)?;
-    openai::write_tools(json, &request.prompt.tools, &profile.endpoint, encode_tool)
+    openai::write_tools(json, items, &request.prompt.tools, &profile.endpoint, encode_tool)
 }
 
 /// What the run asks of the model beyond an answer.

@@ -20,10 +20,11 @@ use super::bodies::Bodies;
 use super::call::{Signal, call};
 use super::openai;
 use super::options::Options;
+use super::sent::announced;
 use super::transport::{Outgoing, Transport};
 use super::{ModelInvocation, ModelStream, Provider, RouteError};
 use crate::config::ModelConfig;
-use crate::model::ModelRequest;
+use crate::model::{ModelRequest, RequestDigest};
 
 pub use decoder::ChatDecoder;
 pub use encoder::{ChatRequest, encode};
@@ -59,11 +60,9 @@ impl OpenAiChat {
 
 impl Provider for OpenAiChat {
     fn call(&self, request: &ModelRequest, invocation: ModelInvocation) -> ModelStream {
-        let body = match self
-            .bodies
-            .encode(request, &self.profile, |encoded| encoded.body.clone())
-        {
-            Ok(body) => body,
+        let sent = |encoded: &ChatRequest| (encoded.body.clone(), encoded.items().to_vec());
+        let (body, items) = match self.bodies.encode(request, &self.profile, sent) {
+            Ok(encoded) => encoded,
             Err(failure) => return Box::pin(stream::iter([Err(failure)])),
         };
         let mut outgoing = Outgoing::from(body);
@@ -73,13 +72,21 @@ impl Provider for OpenAiChat {
         {
             outgoing.headers.insert(name.clone(), key);
         }
+        let digest = RequestDigest {
+            lineage: Arc::clone(self.profile.issuer()),
+            settings: self.profile.endpoint.settings,
+            items,
+            without_reasoning: false,
+        };
+        let cancel = invocation.cancel.clone();
         let profile = Arc::clone(&self.profile);
-        call(Arc::clone(&self.transport), outgoing, invocation, move || {
+        let events = call(Arc::clone(&self.transport), outgoing, invocation, move || {
             let mut decoder = ChatDecoder::new(&profile);
             move |signal: Signal<'_>, events: &mut _| match signal {
                 Signal::Event(event) => decoder.push(event, events),
                 Signal::End => decoder.finish(events),
             }
-        })
+        });
+        announced(digest, cancel, events)
     }
 }

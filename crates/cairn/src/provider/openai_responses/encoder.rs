@@ -12,14 +12,14 @@ use bytes::Bytes;
 use super::profile::ResponsesProfile;
 use super::replay::{OutputItem, Piece, PieceKind, ReplayRecord, is_reset};
 use crate::model::{
-    Assistant, HistoryItem, ModelRequest, ModelSpec, ProviderFailure, ProviderFault, ReasoningEffort,
-    ToolCall, ToolDefinition, ToolResult,
+    Assistant, HistoryItem, ItemDigest, ItemKind, ModelRequest, ModelSpec, ProviderFailure, ProviderFault,
+    ReasoningEffort, ToolCall, ToolDefinition, ToolResult,
 };
 use crate::provider::bodies::Growing;
 use crate::provider::json::Json;
 use crate::provider::names;
-use crate::provider::openai;
 use crate::provider::parts::{Shown, only_text, shown};
+use crate::provider::{openai, sent};
 
 /// What an output says where a tool gave nothing; endpoints refuse empty ones.
 const NOTHING: &str = "(The tool gave nothing.)";
@@ -34,10 +34,16 @@ pub struct ResponsesRequest {
     pub body: Bytes,
     head: Range<usize>,
     items: Vec<Range<usize>>,
+    digests: Vec<ItemDigest>,
     carries_reasoning: bool,
 }
 
 impl ResponsesRequest {
+    /// What the request is remembered by: its tools, its instructions, its input items.
+    pub fn digests(&self) -> &[ItemDigest] {
+        &self.digests
+    }
+
     /// Everything before the input: model, parameters, tools and instructions.
     pub fn head(&self) -> &[u8] {
         &self.body[self.head.clone()]
@@ -92,6 +98,7 @@ impl Growing for ResponsesRequest {
             body,
             head,
             items,
+            digests,
             carries_reasoning,
         } = self;
         let mut bytes = Vec::from(body);
@@ -99,6 +106,7 @@ impl Growing for ResponsesRequest {
         let mut input = Input {
             json: Json { bytes },
             items,
+            digests,
             carries_reasoning,
         };
         for item in new {
@@ -127,11 +135,13 @@ fn encode_from(
     reasoning_from: usize,
 ) -> Result<ResponsesRequest, ProviderFailure> {
     let mut json = Json::default();
-    encode_head(&mut json, request, profile)?;
+    let mut digests = Vec::with_capacity(request.prompt.tools.len() + request.history.len() + 1);
+    encode_head(&mut json, &mut digests, request, profile)?;
     let head = 0..json.bytes.len();
     json.raw("\"input\":[");
     let mut input = Input {
         json,
+        digests,
         items: Vec::with_capacity(request.history.len()),
         carries_reasoning: false,
     };
@@ -143,6 +153,7 @@ fn encode_from(
 
 fn encode_head(
     json: &mut Json,
+    digests: &mut Vec<ItemDigest>,
     request: &ModelRequest,
     profile: &ResponsesProfile,
 ) -> Result<(), ProviderFailure> {
@@ -160,10 +171,18 @@ fn encode_head(
     profile
         .extra_body
         .write(json, request.model.latency, &profile.endpoint)?;
-    openai::write_tools(json, &request.prompt.tools, &profile.endpoint, encode_tool)?;
+    openai::write_tools(
+        json,
+        digests,
+        &request.prompt.tools,
+        &profile.endpoint,
+        encode_tool,
+    )?;
     if !request.prompt.instructions.is_empty() {
+        let start = json.bytes.len();
         json.raw("\"instructions\":");
         json.string(&request.prompt.instructions);
+        digests.push(sent::item(ItemKind::Instructions, &json.bytes[start..]));
         json.raw(",");
     }
     Ok(())
@@ -226,6 +245,7 @@ fn own_payload<'a>(said: &'a Assistant, profile: &ResponsesProfile) -> Option<&'
 struct Input {
     json: Json,
     items: Vec<Range<usize>>,
+    digests: Vec<ItemDigest>,
     carries_reasoning: bool,
 }
 
@@ -236,6 +256,7 @@ impl Input {
             body: self.json.bytes.into(),
             head,
             items: self.items,
+            digests: self.digests,
             carries_reasoning: self.carries_reasoning,
         }
     }
@@ -271,6 +292,8 @@ impl Input {
         let start = self.json.bytes.len();
         write(&mut self.json);
         self.items.push(start..self.json.bytes.len());
+        self.digests
+            .push(sent::item(ItemKind::Message, &self.json.bytes[start..]));
     }
 
     /// A user message; none if it says nothing.

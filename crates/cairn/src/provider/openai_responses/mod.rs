@@ -18,10 +18,11 @@ use futures_util::{StreamExt, stream};
 use super::bodies::Bodies;
 use super::call::{Signal, call};
 use super::options::Options;
+use super::sent::announced;
 use super::transport::Transport;
 use super::{ModelInvocation, ModelStream, Provider, RouteError};
 use crate::config::ModelConfig;
-use crate::model::{ModelRequest, ProviderFailure, ProviderFault};
+use crate::model::{ModelRequest, ProviderFailure, ProviderFault, RequestDigest};
 
 pub use decoder::ResponsesDecoder;
 pub use encoder::{ResponsesRequest, encode};
@@ -70,6 +71,15 @@ impl OpenAiResponses {
         })
     }
 
+    fn digest(&self, request: &ResponsesRequest, without_reasoning: bool) -> RequestDigest {
+        RequestDigest {
+            lineage: Arc::clone(self.profile.issuer()),
+            settings: self.profile.endpoint.settings,
+            items: request.digests().to_vec(),
+            without_reasoning,
+        }
+    }
+
     /// Sends the request once more without the reasoning of its history. The answer's replay state says so, and with it
     /// every later request leaves that reasoning out: the one reset that this API forces, and it is durable.
     fn send_reset(&self, request: &ModelRequest, invocation: ModelInvocation) -> ModelStream {
@@ -80,7 +90,11 @@ impl OpenAiResponses {
             "the endpoint refused the reasoning of the history; it is left out from here on"
         );
         match encoder::encode_reset(request, &self.profile) {
-            Ok(encoded) => self.send(encoded, invocation, ResponsesDecoder::after_reset),
+            Ok(encoded) => {
+                let (digest, cancel) = (self.digest(&encoded, true), invocation.cancel.clone());
+                let events = self.send(encoded, invocation, ResponsesDecoder::after_reset);
+                announced(digest, cancel, events)
+            }
             Err(failure) => failed(failure),
         }
     }
@@ -93,9 +107,10 @@ impl Provider for OpenAiResponses {
             Err(failure) => return failed(failure),
         };
         let may_reset = encoded.carries_reasoning();
+        let (digest, cancel) = (self.digest(&encoded, false), invocation.cancel.clone());
         let mut first = self.send(encoded, invocation.clone(), ResponsesDecoder::new);
         if !may_reset {
-            return first;
+            return announced(digest, cancel, first);
         }
         let (provider, request) = (self.clone(), request.clone());
         let stream = stream::once(async move {
@@ -107,7 +122,7 @@ impl Provider for OpenAiResponses {
                 None => Box::pin(stream::empty()),
             }
         });
-        Box::pin(stream.flatten())
+        announced(digest, cancel, Box::pin(stream.flatten()))
     }
 }
 

@@ -13,9 +13,10 @@
 
 mod script;
 
-use futures_util::{StreamExt, stream};
+use futures_util::stream;
 
 use self::script::{Step, steps};
+use super::sent::{announced, digest_of};
 use super::{ModelEvent, ModelInvocation, ModelStream, Provider, RouteError, StopReason};
 use crate::config::ModelConfig;
 use crate::model::{
@@ -26,6 +27,9 @@ use crate::provider::options::Options;
 
 /// Most characters of a tool result that the closing answer quotes.
 const QUOTED_CHARACTERS: usize = 400;
+
+/// Who answers, for requests that are held against each other.
+const LINEAGE: &str = "scripted";
 
 const ACCOUNT: &str = "I am cairn's scripted model: no language model, but a few fixed rules inside the cairn program, \
 made for trying things out without a key or a network. I understand messages with lines of these forms:\n\n\
@@ -52,11 +56,12 @@ impl Scripted {
 
 impl Provider for Scripted {
     fn call(&self, request: &ModelRequest, invocation: ModelInvocation) -> ModelStream {
-        let events: Vec<Result<ModelEvent, ProviderFailure>> = match self.refusal(request) {
-            Some(failure) => vec![Err(failure)],
-            None => answer(request).into_iter().map(Ok).collect(),
-        };
-        Box::pin(stream::iter(events).take_until(invocation.cancel.cancelled_owned()))
+        if let Some(failure) = self.refusal(request) {
+            return Box::pin(stream::iter([Err(failure)]));
+        }
+        let events: Vec<_> = answer(request).into_iter().map(Ok).collect();
+        let events = Box::pin(stream::iter(events));
+        announced(digest_of(LINEAGE, request), invocation.cancel, events)
     }
 }
 

@@ -1,0 +1,222 @@
+//! What is remembered of a request that was sent, and how two requests compare: the proof that the later one extends
+//! the earlier one.
+//!
+//! Holds lengths and digests only, never content. Must never know: how a digest is made, or where it is kept.
+
+use std::sync::Arc;
+
+/// A digest over the bytes of one item.
+pub type ItemHash = [u8; 16];
+
+/// What was sent to an endpoint, item by item, in the order in which endpoints read it: tools, instructions, messages.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RequestDigest {
+    /// Names who answers. Requests of one conversation to the same lineage are held against each other.
+    pub lineage: Arc<str>,
+    /// A digest over what is configured of the model and may decide how messages are written.
+    pub settings: ItemHash,
+    /// The items.
+    pub items: Vec<ItemDigest>,
+    /// The endpoint has just refused the reasoning of the history, so this request leaves it out.
+    pub without_reasoning: bool,
+}
+
+/// One item of a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ItemDigest {
+    /// What it is.
+    pub kind: ItemKind,
+    /// Its length in the body, in bytes.
+    pub bytes: u32,
+    /// The digest over these bytes.
+    pub hash: ItemHash,
+}
+
+/// What an item of a request is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ItemKind {
+    /// A tool's definition.
+    Tool,
+    /// The system prompt.
+    Instructions,
+    /// A message, or an input item of an API that has those.
+    Message,
+}
+
+impl ItemKind {
+    /// Its name in logs and reports.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Tool => "tool",
+            Self::Instructions => "instructions",
+            Self::Message => "message",
+        }
+    }
+}
+
+/// Why a request may differ from its predecessor. Each is declared by whoever causes it; a difference that none of them
+/// explains is a defect.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PrefixReset {
+    /// The first request to this lineage in a conversation that another one has answered before.
+    ModelSwitch,
+    /// The history was compacted.
+    Compaction,
+    /// The run goes on from a revision that the predecessor's history is no part of.
+    Branch,
+    /// The model is configured otherwise.
+    SettingsChange,
+    /// The endpoint refused the reasoning that it had issued.
+    ReasoningRefused,
+    /// The prompt was changed: see [`PromptChange`].
+    Prompt(PromptChange),
+}
+
+/// Why a run's prompt differs from that of the run before it in its conversation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PromptChange {
+    /// The person chose another way of working.
+    ModeSwitch,
+    /// Tools were added, or defined otherwise.
+    ToolsChange,
+    /// This program's own prompts or tools are not those of the version before.
+    Upgrade,
+}
+
+impl PromptChange {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::ModeSwitch, Self::ToolsChange, Self::Upgrade];
+
+    /// Its name in records and reports.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::ModeSwitch => "mode-switch",
+            Self::ToolsChange => "tools-changed",
+            Self::Upgrade => "upgrade",
+        }
+    }
+}
+
+impl PrefixReset {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::ModelSwitch,
+        Self::Compaction,
+        Self::Branch,
+        Self::SettingsChange,
+        Self::ReasoningRefused,
+        Self::Prompt(PromptChange::ModeSwitch),
+        Self::Prompt(PromptChange::ToolsChange),
+        Self::Prompt(PromptChange::Upgrade),
+    ];
+
+    /// Its name in records and reports.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::ModelSwitch => "model-switch",
+            Self::Compaction => "compaction",
+            Self::Branch => "branch",
+            Self::SettingsChange => "settings-changed",
+            Self::ReasoningRefused => "reasoning-refused",
+            Self::Prompt(change) => change.as_str(),
+        }
+    }
+
+    /// The reason in a sentence, for people.
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::ModelSwitch => "another model or endpoint answers from here on",
+            Self::Compaction => "the history was compacted",
+            Self::Branch => "the conversation went on from an earlier point",
+            Self::SettingsChange => "the model is configured otherwise",
+            Self::ReasoningRefused => "the endpoint refused the reasoning that it had issued",
+            Self::Prompt(PromptChange::ModeSwitch) => "the mode was switched",
+            Self::Prompt(PromptChange::ToolsChange) => "tools were added or defined otherwise",
+            Self::Prompt(PromptChange::Upgrade) => "this version of cairn has other prompts or tools",
+        }
+    }
+}
+
+/// How many items, from the first on, both requests begin with.
+pub fn shared_items(earlier: &[ItemDigest], later: &[ItemDigest]) -> usize {
+    earlier.iter().zip(later).take_while(|(a, b)| a == b).count()
+}
+
+/// The first item of the later request that is not the earlier one's at the same place; `None` if the later request
+/// extends the earlier one.
+pub fn first_break(earlier: &[ItemDigest], later: &[ItemDigest]) -> Option<usize> {
+    let shared = shared_items(earlier, later);
+    (shared < earlier.len()).then_some(shared)
+}
+
+/// The same as [`first_break`] for a request beside the conversation, such as one for a summary: it may also ask about a
+/// part of it. Then all but its last item, the question, are the earlier request's.
+pub fn first_break_beside(earlier: &[ItemDigest], later: &[ItemDigest]) -> Option<usize> {
+    first_break(earlier, later).filter(|shared| shared + 1 < later.len())
+}
+
+/// The same as [`first_break`] with tools and instructions left out of account; an index among all items of the later request.
+pub fn first_message_break(earlier: &[ItemDigest], later: &[ItemDigest]) -> Option<usize> {
+    let head = |items: &[ItemDigest]| {
+        items
+            .iter()
+            .take_while(|item| item.kind != ItemKind::Message)
+            .count()
+    };
+    let (earlier_head, later_head) = (head(earlier), head(later));
+    first_break(&earlier[earlier_head..], &later[later_head..]).map(|at| later_head + at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn items(text: &str) -> Vec<ItemDigest> {
+        text.bytes()
+            .map(|byte| ItemDigest {
+                kind: match byte {
+                    b'a'..=b'm' => ItemKind::Message,
+                    b's' => ItemKind::Instructions,
+                    _ => ItemKind::Tool,
+                },
+                bytes: 1,
+                hash: [byte; 16],
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_later_request_extends_an_earlier_one_or_breaks_at_a_place() {
+        let at = |earlier, later| first_break(&items(earlier), &items(later));
+        assert_eq!(at("tsab", "tsab"), None);
+        assert_eq!(at("tsab", "tsabc"), None);
+        assert_eq!(at("tsab", "tsa"), Some(3));
+        assert_eq!(at("tsab", "tsac"), Some(3));
+        assert_eq!(at("tsab", "tusab"), Some(1));
+        assert_eq!(at("", "ts"), None);
+    }
+
+    #[test]
+    fn a_question_beside_the_conversation_may_be_about_a_part_of_it() {
+        let at = |earlier, later| first_break_beside(&items(earlier), &items(later));
+        assert_eq!(at("tsab", "tsabq"), None);
+        assert_eq!(at("tsab", "tsaq"), None);
+        assert_eq!(at("tsab", "tsacq"), Some(3));
+        assert_eq!(at("tsab", "tuaq"), Some(1));
+    }
+
+    #[test]
+    fn messages_are_held_against_each_other_whatever_stands_before_them() {
+        let at = |earlier, later| first_message_break(&items(earlier), &items(later));
+        assert_eq!(at("tsab", "tusabc"), None);
+        assert_eq!(at("tsab", "tusac"), Some(4));
+        assert_eq!(at("tsab", "ts"), Some(2));
+    }
+
+    #[test]
+    fn every_reset_has_a_name_of_its_own() {
+        let names: std::collections::BTreeSet<_> =
+            PrefixReset::ALL.iter().map(|reset| reset.as_str()).collect();
+        assert_eq!(names.len(), PrefixReset::ALL.len());
+    }
+}
