@@ -79,7 +79,7 @@ scenario("a switch of mode is declared, and said once, also after a restart", {}
     const run = await scene.client.turn(`Say ${answer}.`, { mode });
     assert.equal(run.text, answer, run.error);
   };
-  const switched = () => scene.userTexts().map((content) => /switched to (\w+) mode/.exec(content)?.[1] ?? null).slice(1);
+  const switched = () => scene.userTexts().map((content) => /<mode_change>\n.* is in (\w+) mode:/.exec(content)?.[1] ?? null).slice(1);
   await turn("one");
   scene.endpoint.allowReset({ except: ["instructions", "tools"] });
   await turn("two", "plan");
