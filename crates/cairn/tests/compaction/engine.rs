@@ -503,6 +503,31 @@ async fn what_nobody_answered_yet_is_not_summarised_away() {
     );
 }
 
+/// What was said of work that ended meanwhile stands behind the person's words; a resumed run needs both.
+#[tokio::test]
+async fn a_resumed_turn_keeps_all_that_was_said_in_it() {
+    let mut talk = Talk::new().await;
+    talk.call("call_1", 400);
+    talk.fail(ProviderFault::Authentication, "no key");
+    talk.say("One?").await;
+    talk.fail(ProviderFault::Authentication, "no key");
+    talk.say("Two?").await;
+    talk.call("call_2", THRESHOLD + 1);
+    talk.answer("the gist", 500);
+    talk.answer("Done.", 200);
+    let mut client = talk.act(RunAction::Resume { pending: None }).await;
+    assert_eq!(talk.finish(&mut client).await, RunOutcome::Completed);
+    assert_eq!(
+        talk.requests().pop().unwrap(),
+        [
+            "context: the rules",
+            "summary: <the gist>",
+            "user: One?",
+            "user: Two?"
+        ]
+    );
+}
+
 #[tokio::test]
 async fn resuming_right_after_a_summary_leaves_nothing_to_answer() {
     let mut talk = Talk::new().await;

@@ -272,7 +272,7 @@ impl Engine<'_> {
         self.announce(StateCause::Compacted { summary }).await
     }
 
-    /// The messages of the current turn, which no summary stands for: those that the run began with, or the one that it
+    /// The messages of the current turn, which no summary stands for: those that the run began with, or those that it
     /// goes on with. Where the person only asked for a summary, no turn is current.
     fn current_messages(&self, trigger: CompactionTrigger, stored: &[Arc<Message>]) -> HashSet<MessageId> {
         match &self.run.action {
@@ -280,12 +280,18 @@ impl Engine<'_> {
                 messages.iter().map(|message| message.id.clone()).collect()
             }
             _ if trigger == CompactionTrigger::Manual => HashSet::new(),
-            RunAction::Start { .. } | RunAction::Resume { .. } | RunAction::Compact { .. } => stored
-                .iter()
-                .rfind(|message| is_said_by_person(message))
-                .map(|message| message.id.clone())
-                .into_iter()
-                .collect(),
+            // All that was said since the last whole answer: beside the person's words, perhaps what happened meanwhile.
+            RunAction::Start { .. } | RunAction::Resume { .. } | RunAction::Compact { .. } => {
+                let answered = stored
+                    .iter()
+                    .rposition(|message| matches!(message.body, MessageBody::Assistant(_)));
+                stored
+                    .iter()
+                    .skip(answered.map_or(0, |last| last + 1))
+                    .filter(|message| is_said_by_person(message))
+                    .map(|message| message.id.clone())
+                    .collect()
+            }
         }
     }
 }
