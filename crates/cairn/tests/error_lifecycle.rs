@@ -44,7 +44,11 @@ async fn failing_turn(replies: Vec<Reply>) -> (TurnReport, usize) {
     let failed = bench.cursor.send("Second question.").await;
     assert!(matches!(failed.end, End::Error { .. }), "{failed}");
     assert_eq!(failed.turn_ended, None);
-    assert_eq!(failed.checkpoints.len(), 1, "more than the state that the turn began with");
+    assert_eq!(
+        failed.checkpoints.len(),
+        1,
+        "more than the state that the turn began with"
+    );
     let asked = bench.bodies().len() - 1;
     bench.chat.reply_text("Third answer.");
     bench.cursor.send("Third question.").await.success();

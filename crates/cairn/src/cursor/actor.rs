@@ -26,7 +26,7 @@ use super::session::Session;
 use super::sessions::SessionIo;
 use super::tools::ToolRuntime;
 use crate::config::ModelConfig;
-use crate::model::RunFailure;
+use crate::model::{RunFailure, RunKind};
 use crate::run::{self, RunServices};
 use crate::web::WebServices;
 
@@ -112,6 +112,7 @@ async fn conduct(
         reason = "the run waits at a barrier for every job but one, so the queue cannot grow"
     )]
     let (jobs, queue) = mpsc::unbounded_channel();
+    let is_subagent = matches!(run.kind, RunKind::Subagent { .. });
     let presentation = Presentation::after(frontier.step_count());
     let worker = CheckpointWorker {
         frontier,
@@ -143,6 +144,7 @@ async fn conduct(
         jobs,
         model,
         notices,
+        is_subagent,
         presentation,
         delegations,
         usage: Vec::new(),

@@ -54,6 +54,8 @@ pub(super) struct Session {
     pub model: Arc<ModelSpec>,
     /// Remarks for the person; each is made once.
     pub notices: Vec<String>,
+    /// Whether the run is a subagent's: its client hands all that is shown to the run above it as the subagent's words.
+    pub is_subagent: bool,
     pub presentation: Presentation,
     /// Subagents whose end the run is still to be told of.
     pub delegations: Delegations,
@@ -235,7 +237,7 @@ impl Session {
             }
             ClientEvent::CompactionFailed(text) => {
                 self.send(&interaction::summary_completed()).await;
-                self.send(&interaction::notice(&text)).await;
+                self.show_notice(&text).await;
             }
             ClientEvent::TextStart | ClientEvent::ThinkingStart => {}
             ClientEvent::TextDelta(delta) => {
@@ -267,7 +269,7 @@ impl Session {
                     *last = Some(usage);
                 }
             }
-            ClientEvent::Notice(text) => self.send(&interaction::notice(&text)).await,
+            ClientEvent::Notice(text) => self.show_notice(&text).await,
             ClientEvent::ExecuteToolRound(round) => {
                 for call in &round.calls {
                     let effects = self.tools.execute(call, clock::unix_ms());
@@ -520,9 +522,17 @@ impl Session {
         }
     }
 
+    /// Shows a notice to the person, where there is one.
+    async fn show_notice(&self, text: &str) {
+        match self.is_subagent {
+            true => tracing::info!("a notice is not shown in a subagent's run"),
+            false => self.send(&interaction::notice(text)).await,
+        }
+    }
+
     /// Makes a remark that more may follow.
     async fn tell(&self, notice: &str) {
-        self.send(&interaction::notice(&format!("{notice}\n\n"))).await;
+        self.show_notice(&format!("{notice}\n\n")).await;
     }
 
     async fn send(&self, message: &AgentServerMessage) {

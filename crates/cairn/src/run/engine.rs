@@ -216,7 +216,7 @@ impl<'a> Engine<'a> {
     }
 
     /// Has the model answer the history. Also returns the index of the call that did. A history that the endpoint
-    /// refuses as too long is compacted, once, and asked about again.
+    /// refuses as too long is compacted and asked about again, once for each answer.
     async fn answer(&mut self) -> Result<(u32, ModelOutput), Halt> {
         loop {
             self.enter(RunState::RunningModel);

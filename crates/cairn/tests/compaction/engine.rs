@@ -332,6 +332,32 @@ async fn a_history_that_is_refused_as_too_long_is_compacted_once_and_asked_again
 }
 
 #[tokio::test]
+async fn a_history_that_outgrows_the_endpoint_again_is_compacted_again() {
+    let mut talk = Talk::new().await;
+    talk.answer("First.", 400);
+    talk.say("One?").await;
+    talk.refuse();
+    talk.answer("the gist", 400);
+    talk.call("call_1", 300);
+    talk.call("call_2", 310);
+    talk.refuse();
+    talk.answer("the new gist", 400);
+    talk.answer("Second.", 310);
+    assert_eq!(talk.say("Two?").await, RunOutcome::Completed);
+    assert_eq!(
+        talk.requests().pop().unwrap(),
+        [
+            "context: the rules",
+            "summary: <the new gist>",
+            "user: Two?",
+            "calls: call_2",
+            "result: call_2",
+        ]
+    );
+    assert_eq!(talk.compactions().await.len(), 2);
+}
+
+#[tokio::test]
 async fn a_result_that_is_too_long_is_kept_whole_behind_the_summary_of_the_rest() {
     let mut talk = Talk::new().await;
     talk.call("call_1", 300);

@@ -27,7 +27,7 @@ pub(super) struct Compactor {
     unmeasured: Option<RevisionId>,
     /// A compaction by size failed in this run; another try would fail alike after every round.
     gave_up: bool,
-    /// A refused history was compacted in this run, or could not be.
+    /// A refused history was compacted, or could not be, and no answer has come since: another summary would not help.
     met_refusal: bool,
 }
 
@@ -73,8 +73,8 @@ impl Engine<'_> {
         Ok(())
     }
 
-    /// Compacts a history that the endpoint refused as too long. Any other failure, or a second refusal in the run,
-    /// ends it.
+    /// Compacts a history that the endpoint refused as too long. Any other failure, or a refusal of what was just
+    /// compacted, ends the run.
     pub(super) async fn compact_after_refusal(&mut self, failed: ModelCycleFailure) -> Result<(), Halt> {
         // After a part of the answer was shown, another answer would stand beside it.
         let refused = failed.failure.fault == ProviderFault::ContextLength
@@ -111,6 +111,8 @@ impl Engine<'_> {
 
     /// Takes what the endpoint reported for an answer: that is how large the history is now.
     pub(super) async fn note_size(&mut self, usage: Option<Usage>) -> Result<(), Halt> {
+        // A history that is answered is short enough; it may outgrow the endpoint again.
+        self.compactor.met_refusal = false;
         let Some(size) = usage.and_then(|usage| usage.size()) else {
             return Ok(());
         };
