@@ -51,6 +51,11 @@ async fn endless_upstream() -> String {
     let address = format!("http://{}", listener.local_addr().unwrap());
     tokio::spawn(async move {
         let (mut socket, _) = listener.accept().await.unwrap();
+        // An answer before its request would be refused.
+        let mut request = Vec::new();
+        while !request.ends_with(b"\r\n\r\n") {
+            request.push(socket.read_u8().await.unwrap());
+        }
         let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
         socket.write_all(head.as_bytes()).await.unwrap();
         socket.write_all(b"6\r\nhello\n\r\n").await.unwrap();
