@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { call, calls, hold, text } from "../support/answers.mjs";
 import { scenario } from "../support/scenario.mjs";
+import { PICTURE } from "../support/web_host.mjs";
 
 scenario("three calls of one round enter the history as they end, each with its own result", { files: { "note.txt": "the note\n" } }, async (scene) => {
   scene.endpoint.script(
@@ -194,4 +195,22 @@ scenario("many rounds, a restart in between, and every body extends the one befo
   const results = scene.results();
   assert.match(results.call_2, /two/);
   assert.match(results.call_3, /three/);
+});
+
+scenario("a picture that the model reads reaches it as a picture, and other bytes are named", { model: { vision: true } }, async (scene) => {
+  scene.write("p.png", PICTURE);
+  scene.write("b.dat", Buffer.from([0, 1, 2, 255]));
+  await scene.round([
+    { id: "call_picture", name: "Read", arguments: { path: scene.path("p.png") } },
+    { id: "call_bytes", name: "Read", arguments: { path: scene.path("b.dat") } },
+  ]);
+  const results = scene.results();
+  assert.match(results.call_picture, /is a PNG image of \d+ bytes\./);
+  assert.match(results.call_bytes, /cannot be read as text/);
+  const parts = scene.body(-1).messages.flatMap(({ content }) => (Array.isArray(content) ? content : []));
+  const pictures = parts.filter((part) => part.type === "image_url").map((part) => part.image_url.url);
+  assert.deepEqual(pictures, [`data:image/png;base64,${PICTURE.toString("base64")}`]);
+  await scene.restart({ emptyData: true });
+  scene.endpoint.script(text("still seen"));
+  assert.equal((await scene.client.turn("And now?")).text, "still seen");
 });

@@ -170,7 +170,7 @@ async fn a_cancelled_wait_ends_at_once_and_is_told_as_interrupted() {
     let added = bench.added();
     let result = added.iter().find(|message| message["role"] == "tool").unwrap();
     let text = result["content"].as_str().unwrap();
-    assert!(text.starts_with("The user interrupted this call."), "{text}");
+    assert!(text.starts_with("This call was interrupted."), "{text}");
     bench.assert_clean();
 }
 

@@ -25,9 +25,9 @@ use crate::model::{
 use crate::provider::{ModelEvent, ModelInvocation, Provider};
 use crate::store::{ModelCallEnd, Store};
 
-/// What the model reads as the result of a call that the person stopped by going on.
+/// What the model reads as the result of a call whose run was stopped or broke off before the result was stored.
 const INTERRUPTED: &str =
-    "The user interrupted this call. It may have run in part or in full; its outcome is unknown.";
+    "This call was interrupted. It may have run in part or in full; its outcome is unknown.";
 
 /// What a model call is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -131,8 +131,13 @@ fn the_rule_where_contributors_work_names_the_suites_and_the_proof() {
         "AGENTS.md does not lead to {skill}"
     );
     let text = repository.text(skill).expect("the skill");
-    let suites =
-        ["runtime_modes", "prefix_stability", "checkpoint_recovery"].map(|suite| format!("--test {suite}"));
+    let suites = [
+        "runtime_modes",
+        "prefix_stability",
+        "checkpoint_recovery",
+        "compaction",
+    ]
+    .map(|suite| format!("--test {suite}"));
     for needed in suites.iter().map(String::as_str).chain(["src/run/proof.rs"]) {
         assert!(text.contains(needed), "{skill} does not name {needed}");
     }

@@ -120,6 +120,27 @@ fn the_exec_names_the_kind_the_model_and_both_conversations() {
     );
 }
 
+/// A run that goes on with its own conversation, or with the one above it, would be stopped by what it started.
+#[test]
+fn a_subagent_cannot_be_the_conversation_that_asks() {
+    for own in ["conversation", "root"] {
+        let mut tools = task_runtime();
+        let arguments = format!(
+            r#"{{"description":"d","prompt":"p","subagent_type":"generalPurpose","resume":"{own}"}}"#
+        );
+        let effects = tools.execute(&call("a", "Task", &arguments), 0).unwrap();
+        assert_eq!(execs(&effects), []);
+        let refused = result(&effects);
+        assert!(refused.is_error);
+        let words = format!("The subagent was not started: {own} is this conversation or the one above it");
+        assert!(
+            refused.content.text().starts_with(&words),
+            "{}",
+            refused.content.text()
+        );
+    }
+}
+
 #[test]
 fn a_kind_is_typed_in_the_card_and_a_name_in_the_exec() {
     for (kind, shown) in [

@@ -20,7 +20,15 @@ pub(in super::super) struct TaskRun {
 /// Asks the client for the subagent, on the model that is decided here and now.
 pub(super) fn begin(call: &CallId, asked: &TaskArguments, scope: &Scope) -> Step {
     let mut args = task::card_args(asked);
-    match scope.subagents.admit(asked) {
+    let own = [&scope.conversation, &scope.subagents.root];
+    let refusal = match asked.resume.as_ref().filter(|id| own.contains(id)) {
+        Some(id) => Err(format!(
+            "The subagent was not started: {id} is this conversation or the one above it, and going on with it would stop \
+             the run that asks. Start a new subagent, or name one of your own."
+        )),
+        None => scope.subagents.admit(asked),
+    };
+    match refusal {
         Err(refusal) => {
             let card = Tool::TaskToolCall(TaskToolCall {
                 args: Some(args),
