@@ -302,7 +302,7 @@ fn mend(fault: ProviderFault) -> Option<&'static str> {
         ProviderFault::Quota => Some("Check the account's quota or credit."),
         ProviderFault::NotFound => Some("Check base_url and model of this model."),
         ProviderFault::ContextLength => {
-            Some("Shorten the conversation or choose a model with a larger context.")
+            Some("Start a new conversation, or choose a model with a larger context.")
         }
         ProviderFault::RateLimited | ProviderFault::Unavailable => Some("Try again later."),
         ProviderFault::InvalidRequest
