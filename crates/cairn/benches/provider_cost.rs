@@ -254,7 +254,7 @@ fn history(bytes: usize) -> Vec<Arc<HistoryItem>> {
             calls: vec![ToolCall {
                 id: call.clone(),
                 name: "Read".into(),
-                arguments: format!(r#"{{"path":"/home/me/project/src/file_{number}.rs"}}"#).into(),
+                arguments: format!(r#"{{"path":"/project/src/file_{number}.rs"}}"#).into(),
             }],
         });
         items.push(HistoryItem::ToolResult(ToolResult {

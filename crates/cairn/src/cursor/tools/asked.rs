@@ -34,7 +34,7 @@ pub(super) enum Asked {
 
 impl Asked {
     /// The same with the call's id wherever the wire wants it.
-    pub(super) fn of(mut self, call: &CallId) -> Self {
+    pub(super) fn with_call_id(mut self, call: &CallId) -> Self {
         match &mut self {
             Self::Mode(args) => args.tool_call_id = call.to_string(),
             Self::Search(args) => args.tool_call_id = call.to_string(),

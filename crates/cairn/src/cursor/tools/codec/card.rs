@@ -63,7 +63,7 @@ pub(in super::super) fn card(
             }),
             result: None,
         }),
-        Arguments::Asked(asked) => asked.clone().of(call).card(),
+        Arguments::Asked(asked) => asked.clone().with_call_id(call).card(),
         Arguments::AwaitShell(asked) => await_card(asked),
         Arguments::ReadLints(asked) => Tool::ReadLintsToolCall(ReadLintsToolCall {
             args: Some(lints_card_args(asked)),

@@ -79,7 +79,7 @@ impl AskedRun {
 
 /// Asks the person, unless there is nothing to ask.
 pub(super) fn begin(call: &CallId, asked: Asked, scope: &Scope) -> Step {
-    let asked = asked.of(call);
+    let asked = asked.with_call_id(call);
     let query = match &asked {
         Asked::Mode(args) if args.target_mode_id == scope.mode.id() => {
             return Step::Done(outcome::mode_already(args));

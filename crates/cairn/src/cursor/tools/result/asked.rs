@@ -4,14 +4,15 @@ use super::exec::because;
 use super::page::readable;
 use super::{BoundedText, ModelText, Outcome};
 use crate::cursor::proto::agent::{
-    AskQuestionArgs, AskQuestionResult, AskQuestionSuccess, AskQuestionToolCall, CreatePlanArgs,
-    CreatePlanResult, CreatePlanToolCall, GenerateImageArgs, GenerateImageError, GenerateImageResult,
-    GenerateImageSuccess, GenerateImageToolCall, SwitchModeArgs, SwitchModeError, SwitchModeRejected,
-    SwitchModeResult, SwitchModeSuccess, SwitchModeToolCall, WebFetchArgs, WebFetchError, WebFetchRejected,
-    WebFetchResult, WebFetchSuccess, WebFetchToolCall, WebSearchArgs, WebSearchError, WebSearchReference,
-    WebSearchRejected, WebSearchResult, WebSearchSuccess, WebSearchToolCall, ask_question_args,
-    ask_question_result, create_plan_result, fetch_result, generate_image_result, switch_mode_result,
-    tool_call::Tool, web_fetch_result, web_search_result, write_result,
+    AskQuestionArgs, AskQuestionError, AskQuestionResult, AskQuestionSuccess, AskQuestionToolCall,
+    CreatePlanArgs, CreatePlanError, CreatePlanResult, CreatePlanToolCall, GenerateImageArgs,
+    GenerateImageError, GenerateImageResult, GenerateImageSuccess, GenerateImageToolCall, SwitchModeArgs,
+    SwitchModeError, SwitchModeRejected, SwitchModeResult, SwitchModeSuccess, SwitchModeToolCall,
+    WebFetchArgs, WebFetchError, WebFetchRejected, WebFetchResult, WebFetchSuccess, WebFetchToolCall,
+    WebSearchArgs, WebSearchError, WebSearchReference, WebSearchRejected, WebSearchResult, WebSearchSuccess,
+    WebSearchToolCall, ask_question_args, ask_question_result, create_plan_result, fetch_result,
+    generate_image_result, switch_mode_result, tool_call::Tool, web_fetch_result, web_search_result,
+    write_result,
 };
 use crate::cursor::request::Mode;
 use crate::web::{Found, WebServiceError};
@@ -330,8 +331,6 @@ fn because_sentence(reason: &str) -> String {
 
 /// The card of such a call with an error in place of a result. The card itself if it is another tool's.
 pub(in super::super) fn failed_card(card: Tool, message: &str) -> Tool {
-    use crate::cursor::proto::agent::AskQuestionError;
-    use crate::cursor::proto::agent::CreatePlanError;
     let error = message.to_owned();
     match card {
         Tool::AskQuestionToolCall(card) => Tool::AskQuestionToolCall(AskQuestionToolCall {
