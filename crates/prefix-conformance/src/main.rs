@@ -153,7 +153,9 @@ async fn run(options: Run) -> Result<ExitCode, String> {
     let result = run_prefix_conformance(&mut command, &conformance).await;
     let outcome = match &result {
         Ok(outcome) => Some(outcome),
-        Err(ConformanceError::Broken { outcome, .. }) => Some(outcome.as_ref()),
+        Err(ConformanceError::Broken { outcome, .. } | ConformanceError::BodyNeverSent { outcome, .. }) => {
+            Some(outcome.as_ref())
+        }
         Err(_) => None,
     };
     if options.json {
@@ -320,17 +322,22 @@ fn report(options: &ReportOptions) -> Result<ExitCode, String> {
         report.text()
     };
     write_out(options.out.as_deref(), &text)?;
-    match options.expect_resets {
-        Some(expected) if expected != report.resets.len() => {
-            eprintln!(
-                "prefix-conformance: {} call(s) broke {:?}, {expected} were expected",
-                report.resets.len(),
-                report.resets
-            );
-            Ok(ExitCode::from(NOT_CONFORMING))
-        }
-        _ => Ok(ExitCode::SUCCESS),
+    let Some(expected) = options.expect_resets else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    // What was not looked at has not passed.
+    if report.pairs == 0 || !report.unmeasured.is_empty() {
+        return Err(format!("--expect-resets cannot be judged: {}", report.verdict()));
     }
+    if expected == report.resets.len() {
+        return Ok(ExitCode::SUCCESS);
+    }
+    eprintln!(
+        "prefix-conformance: {} call(s) broke {:?}, {expected} were expected",
+        report.resets.len(),
+        report.resets
+    );
+    Ok(ExitCode::from(NOT_CONFORMING))
 }
 
 fn write_out(file: Option<&Path>, text: &str) -> Result<(), String> {

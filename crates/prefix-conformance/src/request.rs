@@ -9,6 +9,7 @@ use std::ops::Range;
 
 use crate::api::Api;
 use crate::scan::{ScanError, Scanner};
+use crate::visible::visible;
 
 /// Ends every item of the serialised prefix. No JSON text holds this byte.
 pub const ITEM_END: u8 = 0x1e;
@@ -114,8 +115,10 @@ pub enum Marker {
 pub enum Maker {
     /// The model itself: an earlier output.
     Model,
-    /// The person or a tool.
+    /// The person, or a host's own words in that role.
     Input,
+    /// A tool: its result.
+    Tool,
     /// Instructions and tools.
     Setup,
 }
@@ -275,7 +278,7 @@ impl Request {
         for (one, other) in [(self, later), (later, self)] {
             for (key, value) in one.parameters() {
                 if !other.parameters().any(|pair| pair == (key, value)) {
-                    names.push(String::from_utf8_lossy(key).into_owned());
+                    names.push(visible(&String::from_utf8_lossy(key)));
                 }
             }
         }
@@ -462,8 +465,10 @@ fn read_message(body: &[u8], scanner: &mut Scanner<'_>, message: usize) -> Resul
     let maker = match (role, kind) {
         (b"assistant", _) => Maker::Model,
         (b"system" | b"developer", _) => Maker::Setup,
-        (b"user" | b"tool" | b"function", _) => Maker::Input,
-        (_, kind) if kind.ends_with(b"_output") || kind == b"message" => Maker::Input,
+        (b"user", _) => Maker::Input,
+        (b"tool" | b"function", _) => Maker::Tool,
+        (_, kind) if kind.ends_with(b"_output") => Maker::Tool,
+        (_, b"message") => Maker::Input,
         _ => Maker::Model,
     };
     let label = if role.is_empty() { kind } else { role };
@@ -501,7 +506,12 @@ fn read_blocks(
                 let kind = kind.map_or("block".into(), |range| {
                     String::from_utf8_lossy(unquoted(body, range))
                 });
-                items.push(object.item(body, Position::Message { message, block }, Maker::Input, &kind));
+                let maker = if kind == "tool_result" {
+                    Maker::Tool
+                } else {
+                    Maker::Input
+                };
+                items.push(object.item(body, Position::Message { message, block }, maker, &kind));
                 Ok(())
             });
         }

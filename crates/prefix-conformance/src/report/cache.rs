@@ -229,7 +229,7 @@ impl Caches {
         const WRITES: usize = 4;
         const LIFETIME_MS: u64 = 30 * MINUTE_MS;
         let items = call.request.items();
-        let is_input = |item: &Item| item.maker == Maker::Input;
+        let is_input = |item: &Item| matches!(item.maker, Maker::Input | Maker::Tool);
         let candidates = (0..items.len())
             .rev()
             .filter(|index| is_input(&items[*index]) || items[*index].marker.is_some())
