@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use prefix_conformance::record::Recorder;
+use prefix_conformance::record::{Recorder, upstream};
 use prefix_conformance::report::Report;
 use prefix_conformance::{
     Api, AssertOn, CommandHost, CommandMode, ConformanceError, ConformanceOptions, Limits, MIN_CONTINUITY,
@@ -291,13 +291,15 @@ fn outcome_table(outcome: &Outcome, limits: &Limits) -> String {
 }
 
 async fn record(options: Record) -> Result<ExitCode, String> {
-    let out = std::fs::File::create_new(&options.out)
-        .map_err(|fault| format!("--out {}: {fault}", options.out.display()))?;
-    let recorder =
-        Recorder::new(&options.upstream, std::io::BufWriter::new(out)).map_err(|fault| fault.to_string())?;
     let listener = TcpListener::bind(&options.listen)
         .await
         .map_err(|fault| format!("--listen {}: {fault}", options.listen))?;
+    let upstream = upstream(&options.upstream).map_err(|fault| fault.to_string())?;
+    // Last, so that a mistake in the other options leaves no file behind.
+    let out = std::fs::File::create_new(&options.out)
+        .map_err(|fault| format!("--out {}: {fault}", options.out.display()))?;
+    let recorder =
+        Recorder::new(upstream, std::io::BufWriter::new(out)).map_err(|fault| fault.to_string())?;
     let address = listener.local_addr().map_err(|fault| fault.to_string())?;
     println!("listening on http://{address}");
     std::io::stdout().flush().map_err(|fault| fault.to_string())?;
