@@ -36,6 +36,12 @@ const SILENT_KEYS: [&[u8]; 10] = [
 /// Why a body cannot be measured.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum RequestError {
+    /// It is compressed, so that nothing can be said of what it holds.
+    #[error("the body is compressed ({kind}); let the host send its requests uncompressed")]
+    Compressed {
+        /// The compression, by how the body begins.
+        kind: &'static str,
+    },
     /// It is no JSON, or a part has another form than the API has.
     #[error("the body is no {api} request: {cause}")]
     Malformed {
@@ -158,6 +164,10 @@ impl Request {
     pub fn parse(api: Api, body: Vec<u8>) -> Result<Self, Unmeasurable> {
         let mut found = Found::default();
         let error = match read_body(api, &body, &mut found) {
+            Err(_) if body.starts_with(&[0x1f, 0x8b]) => Some(RequestError::Compressed { kind: "gzip" }),
+            Err(_) if body.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) => {
+                Some(RequestError::Compressed { kind: "zstd" })
+            }
             Err(cause) => Some(RequestError::Malformed { api, cause }),
             Ok(()) => match found.repeated {
                 Some(member) => Some(RequestError::Repeated { api, member }),
