@@ -4,15 +4,32 @@
     clippy::expect_used,
     clippy::panic,
     clippy::unreachable,
+    clippy::duplicate_mod,
     missing_docs,
     dead_code,
     reason = "a test says what it saw by failing"
 )]
 
-mod support;
+#[path = "support"]
+mod support {
+    pub mod cairn_server;
+    pub mod fake_client;
+    pub mod fake_cursor;
+    pub mod fake_provider;
+    pub mod over_http;
+    pub mod strict_anthropic;
+    pub mod strict_chat;
+    pub mod strict_responses;
+    pub mod wire_oracle;
+}
+
+#[path = "prefix_conformance/inventory.rs"]
+mod inventory;
+#[path = "prefix_conformance/whole_wire.rs"]
+mod whole_wire;
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use cairn::config::{Api as ConfiguredApi, ModelConfig};
 use cairn::model::{
@@ -37,16 +54,26 @@ struct Engine {
     instructions: [&'static str; 2],
     /// Whether the history is compacted before the second turn's first answer.
     compacts: bool,
+    /// What is said of the skills from the second turn on, if it is news.
+    second_context: Option<&'static str>,
+    /// Every request that the engine made, summaries included.
+    asked: Arc<Mutex<Vec<ModelRequest>>>,
+    /// The model that it asked.
+    model: Option<ModelConfig>,
 }
 
-/// The endpoint of a configured model, but for summaries: a run of the check has no request for one.
+/// The endpoint of a configured model, but for summaries: a run of the check has no request for one. Notes what is asked.
 #[derive(Debug)]
-struct Summarised(Arc<dyn Provider>);
+struct Summarised {
+    endpoint: Arc<dyn Provider>,
+    asked: Arc<Mutex<Vec<ModelRequest>>>,
+}
 
 impl Provider for Summarised {
     fn call(&self, request: &ModelRequest, invocation: ModelInvocation) -> ModelStream {
+        self.asked.lock().unwrap().push(request.clone());
         if !request.asks_for_summary() {
-            return self.0.call(request, invocation);
+            return self.endpoint.call(request, invocation);
         }
         let sending = ModelEvent::Sending(Arc::new(digest_of("summary", request)));
         let summary = text("The first skill, alpha, was loaded.");
@@ -61,6 +88,9 @@ impl Engine {
             head: None,
             instructions,
             compacts: false,
+            second_context: None,
+            asked: Arc::default(),
+            model: None,
         }
     }
 }
@@ -97,31 +127,33 @@ fn prompt(ending: &str) -> PromptSpec {
     }
 }
 
-fn context(session: &Session) -> Message {
-    let [one, two] = &session.skills;
+fn context(event: &str, said: String) -> Message {
     Message {
-        id: MessageId::new("request-context:1"),
+        id: MessageId::new(event),
         body: MessageBody::User {
             origin: UserOrigin::RequestContext {
-                event_id: "request-context:1".into(),
+                event_id: event.into(),
             },
-            parts: vec![Part::Text(
-                format!("Skills that can be loaded: {}, {}.", one.name, two.name).into(),
-            )],
+            parts: vec![Part::Text(said.into())],
         },
     }
 }
 
 impl Host for Engine {
     async fn turn(&mut self, session: &Session, turn: usize) -> Result<(), HostError> {
-        let routes = ProviderRouter::from_config(&[model(session)])
+        let model = model(session);
+        self.model = Some(model.clone());
+        let routes = ProviderRouter::from_config(&[model])
             .map_err(|fault| HostError(fault.to_string()))?
             .into_routes();
         let services = RunServices {
             providers: Arc::new(
                 routes
                     .into_iter()
-                    .map(|(id, route)| (id, Arc::new(Summarised(route)) as Arc<dyn Provider>))
+                    .map(|(id, endpoint)| {
+                        let asked = self.asked.clone();
+                        (id, Arc::new(Summarised { endpoint, asked }) as Arc<dyn Provider>)
+                    })
                     .collect::<HashMap<_, _>>(),
             ),
             // The conformance run is the judge here: it must see what the server's own proof would stop.
@@ -134,9 +166,14 @@ impl Host for Engine {
             .bench
             .user_turn(&id, self.head.as_ref(), &session.inputs[turn - 1])
             .await;
-        let messages = match self.head {
-            None => vec![context(session), asked],
-            Some(_) => vec![asked],
+        let [one, two] = &session.skills;
+        let messages = match (&self.head, self.second_context) {
+            (None, _) => {
+                let said = format!("Skills that can be loaded: {}, {}.", one.name, two.name);
+                vec![context("request-context:1", said), asked]
+            }
+            (Some(_), Some(said)) => vec![context("request-context:2", said.to_owned()), asked],
+            (Some(_), None) => vec![asked],
         };
         let action = RunAction::Start {
             interrupted: None,
@@ -212,7 +249,12 @@ async fn a_compaction_is_one_reset_and_the_new_prefix_is_stable_at_once() {
         // Instructions, tools and the context are kept; what follows is new.
         let broken = &outcome.pairs[1].provider;
         let boundary = broken.boundary.as_ref().unwrap();
-        assert_eq!(boundary.tool, None);
+        let behind_context = if api == Api::OpenAiChat { 2 } else { 1 };
+        assert_eq!(
+            (boundary.tool, boundary.system, boundary.message),
+            (None, None, Some(behind_context)),
+            "{api}"
+        );
         assert_eq!(outcome.pairs[2].provider.boundary, None, "{api}");
         // A compaction that was declared and does not come is found.
         engine = Engine::new(["", ""]).await;

@@ -1,7 +1,8 @@
 //! How fast a recording of 1,000 requests with bodies of 2 MB is reported, and with how much memory.
 //!
-//! `cargo run --release --example speed [append|clock|distinct]`: bodies that grow at the end, that also differ near their
-//! start in each call, or that have nothing in common and stand whole in the file.
+//! `cargo run --release --example speed [append|clock|distinct|lanes|whole-lanes]`: bodies that grow at the end, that also
+//! differ near their start in each call, or that have nothing in common and stand whole in the file; and the first and the
+//! last of these spread over fifty models, call by call.
 
 #![allow(
     clippy::print_stdout,
@@ -22,6 +23,8 @@ const CALLS: usize = 1000;
 const BODY: usize = 2_000_000;
 /// What a call adds to the conversation, in bytes.
 const ADDED: usize = 2000;
+/// Conversations at the same time, where there are many.
+const LANES: usize = 50;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let kind = std::env::args().nth(1).unwrap_or_else(|| "append".to_owned());
@@ -49,15 +52,17 @@ fn main() -> Result<(), Box<dyn Error>> {
         .map(|call| call.body_bytes)
         .sum();
     println!(
-        "{kind}: {} calls, {:.2} GB of bodies in a file of {:.1} MB, {} breaks: read in {:.2} s, all three forms ({:.1} MB) in \
-         {:.2} s, peak memory {}",
+        "{kind}: {} calls in {} lane(s), {:.2} GB of bodies in a file of {:.1} MB, {} breaks: read in {:.2} s, all three forms \
+         ({:.1} MB) in {:.2} s, of which processor time {}, peak memory {}",
         report.calls,
+        report.lanes.len(),
         mega(bodies) / 1000.0,
         mega(usize::try_from(std::fs::metadata(&file)?.len())?),
         report.resets.len(),
         read.as_secs_f64(),
         mega(page),
         started.elapsed().as_secs_f64(),
+        processor().unwrap_or_else(|| "unknown on this system".to_owned()),
         peak().unwrap_or_else(|| "unknown on this system".to_owned()),
     );
     Ok(())
@@ -75,6 +80,15 @@ fn peak() -> Option<String> {
     Some(line.split_whitespace().skip(1).collect::<Vec<_>>().join(" "))
 }
 
+/// The processor time of this process without its children, where the system tells: a busy machine has little to do with it.
+fn processor() -> Option<String> {
+    let status = std::fs::read_to_string("/proc/self/stat").ok()?;
+    // Behind the name in parentheses; time in and out of the kernel is the 12th and 13th of these, in hundredths.
+    let fields: Vec<&str> = status.rsplit_once(") ")?.1.split(' ').collect();
+    let ticks: u32 = fields.get(11)?.parse::<u32>().ok()? + fields.get(12)?.parse::<u32>().ok()?;
+    Some(format!("{:.2} s", f64::from(ticks) / 100.0))
+}
+
 fn generate(kind: &str, file: &str) -> Result<(), Box<dyn Error>> {
     let mut writer = RecordingWriter::new(BufWriter::new(std::fs::File::create_new(file)?))?;
     for call in 0..CALLS {
@@ -89,17 +103,23 @@ fn generate(kind: &str, file: &str) -> Result<(), Box<dyn Error>> {
 
 /// A body as agents send them: code in escaped strings, messages of a few thousand bytes.
 fn body(kind: &str, call: usize) -> Result<Vec<u8>, Box<dyn Error>> {
-    let (system, salt) = match kind {
-        "append" => ("You are an agent.".to_owned(), 0),
-        "clock" => (format!("You are an agent. It is {call}."), 0),
-        "distinct" => (format!("You are agent {call}."), call * 7919),
-        other => return Err(format!("{other}: use append, clock or distinct").into()),
+    let lanes = match kind {
+        "lanes" | "whole-lanes" => LANES,
+        _ => 1,
     };
-    let messages = (BODY - CALLS * ADDED / 2) / ADDED + call;
+    let (lane, turn) = (call % lanes, call / lanes);
+    let (system, salt) = match kind {
+        "append" | "lanes" => ("You are an agent.".to_owned(), 0),
+        "clock" => (format!("You are an agent. It is {call}."), 0),
+        "distinct" | "whole-lanes" => (format!("You are agent {call}."), call * 7919),
+        other => return Err(format!("{other}: use append, clock, distinct, lanes or whole-lanes").into()),
+    };
+    // Over all calls the mean is the wanted size.
+    let messages = (BODY - CALLS / lanes * ADDED / 2) / ADDED + turn;
     let mut out = String::with_capacity(BODY * 2);
     write!(
         out,
-        r#"{{"model":"claude-sonnet-5","stream":true,"system":"{system}","tools":[{{"name":"read","input_schema":{{}}}}],"messages":["#
+        r#"{{"model":"claude-sonnet-5-{lane}","stream":true,"system":"{system}","tools":[{{"name":"read","input_schema":{{}}}}],"messages":["#
     )?;
     for message in 0..messages {
         if message > 0 {

@@ -12,6 +12,7 @@ use crate::fixture::{FIXTURE_MODEL, Fixture, REQUESTS, Skill};
 use crate::host::{Host, HostError, Session};
 use crate::request::Request;
 use crate::tail::TailError;
+use crate::visible::visible;
 
 /// The inputs of the two turns where none are given. Fixed, so that runs of different hosts compare.
 pub const DEFAULT_INPUTS: [&str; 2] = [
@@ -113,6 +114,8 @@ pub enum ConformanceError {
         skill: String,
         /// One-based number of the request whose answer loaded it.
         loaded_in: usize,
+        /// The figures, which prove nothing.
+        outcome: Box<Outcome>,
     },
     /// The host declared a tail segment that cannot be.
     #[error("{0}")]
@@ -140,7 +143,8 @@ fn first_difference(outcome: &Outcome, violation: &Violation) -> String {
         .map(|boundary| {
             format!(
                 "; the first differing item is {} ({})",
-                boundary.first, boundary.label
+                boundary.first,
+                visible(&boundary.label)
             )
         })
         .unwrap_or_default()
@@ -192,6 +196,7 @@ pub async fn run_prefix_conformance<H: Host>(
             fault,
         })?;
     let requests = fixture.take_requests();
+    let outcome = assess(&requests, &tail, &options.limits)?;
     for (index, skill) in options.skills.iter().enumerate() {
         let loaded_in = 2 * index + 1;
         if !requests[loaded_in..]
@@ -201,10 +206,10 @@ pub async fn run_prefix_conformance<H: Host>(
             return Err(ConformanceError::BodyNeverSent {
                 skill: skill.name.clone(),
                 loaded_in,
+                outcome: Box::new(outcome),
             });
         }
     }
-    let outcome = assess(&requests, &tail, &options.limits)?;
     match verify(&outcome, &options.limits) {
         Ok(()) => Ok(outcome),
         Err(violation) => Err(ConformanceError::Broken {

@@ -113,9 +113,12 @@ impl CommandHost {
     fn command(&self, session: &Session, turn: usize) -> Command {
         let input = &session.inputs[turn - 1];
         let filled = |argument: &String| {
-            argument
-                .replace("{turn}", &turn.to_string())
-                .replace("{input}", input)
+            // The input last and in one go: what it holds is its text.
+            let pieces: Vec<String> = argument
+                .split("{input}")
+                .map(|piece| piece.replace("{turn}", &turn.to_string()))
+                .collect();
+            pieces.join(input)
         };
         let mut command = Command::new(&self.program);
         command

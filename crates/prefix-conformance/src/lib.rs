@@ -19,6 +19,7 @@ mod request;
 mod scan;
 mod table;
 mod tail;
+mod visible;
 
 pub use api::Api;
 pub use assess::{AssertOn, Limits, MIN_CONTINUITY, Outcome, Pair, Violation, assess, verify};

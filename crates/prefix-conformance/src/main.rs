@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use prefix_conformance::record::Recorder;
+use prefix_conformance::record::{Recorder, upstream};
 use prefix_conformance::report::Report;
 use prefix_conformance::{
     Api, AssertOn, CommandHost, CommandMode, ConformanceError, ConformanceOptions, Limits, MIN_CONTINUITY,
@@ -153,7 +153,9 @@ async fn run(options: Run) -> Result<ExitCode, String> {
     let result = run_prefix_conformance(&mut command, &conformance).await;
     let outcome = match &result {
         Ok(outcome) => Some(outcome),
-        Err(ConformanceError::Broken { outcome, .. }) => Some(outcome.as_ref()),
+        Err(ConformanceError::Broken { outcome, .. } | ConformanceError::BodyNeverSent { outcome, .. }) => {
+            Some(outcome.as_ref())
+        }
         Err(_) => None,
     };
     if options.json {
@@ -289,13 +291,15 @@ fn outcome_table(outcome: &Outcome, limits: &Limits) -> String {
 }
 
 async fn record(options: Record) -> Result<ExitCode, String> {
-    let out = std::fs::File::create_new(&options.out)
-        .map_err(|fault| format!("--out {}: {fault}", options.out.display()))?;
-    let recorder =
-        Recorder::new(&options.upstream, std::io::BufWriter::new(out)).map_err(|fault| fault.to_string())?;
     let listener = TcpListener::bind(&options.listen)
         .await
         .map_err(|fault| format!("--listen {}: {fault}", options.listen))?;
+    let upstream = upstream(&options.upstream).map_err(|fault| fault.to_string())?;
+    // Last, so that a mistake in the other options leaves no file behind.
+    let out = std::fs::File::create_new(&options.out)
+        .map_err(|fault| format!("--out {}: {fault}", options.out.display()))?;
+    let recorder =
+        Recorder::new(upstream, std::io::BufWriter::new(out)).map_err(|fault| fault.to_string())?;
     let address = listener.local_addr().map_err(|fault| fault.to_string())?;
     println!("listening on http://{address}");
     std::io::stdout().flush().map_err(|fault| fault.to_string())?;
@@ -320,17 +324,22 @@ fn report(options: &ReportOptions) -> Result<ExitCode, String> {
         report.text()
     };
     write_out(options.out.as_deref(), &text)?;
-    match options.expect_resets {
-        Some(expected) if expected != report.resets.len() => {
-            eprintln!(
-                "prefix-conformance: {} call(s) broke {:?}, {expected} were expected",
-                report.resets.len(),
-                report.resets
-            );
-            Ok(ExitCode::from(NOT_CONFORMING))
-        }
-        _ => Ok(ExitCode::SUCCESS),
+    let Some(expected) = options.expect_resets else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    // What was not looked at has not passed.
+    if report.pairs == 0 || !report.unmeasured.is_empty() {
+        return Err(format!("--expect-resets cannot be judged: {}", report.verdict()));
     }
+    if expected == report.resets.len() {
+        return Ok(ExitCode::SUCCESS);
+    }
+    eprintln!(
+        "prefix-conformance: {} call(s) broke {:?}, {expected} were expected",
+        report.resets.len(),
+        report.resets
+    );
+    Ok(ExitCode::from(NOT_CONFORMING))
 }
 
 fn write_out(file: Option<&Path>, text: &str) -> Result<(), String> {

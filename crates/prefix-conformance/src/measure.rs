@@ -8,6 +8,7 @@ use std::fmt;
 use serde::Serialize;
 
 use crate::request::{Item, Position, Request, kind};
+use crate::visible::visible;
 
 /// Bytes shown on each side of a difference.
 const EXCERPT: usize = 120;
@@ -55,8 +56,10 @@ pub enum Change {
     Changed,
     /// The item is new and stands before what was there.
     Added,
-    /// The later request ends, or goes on with the next kind of items, where it was.
+    /// It is not there any more, and what followed it is, or nothing of its kind.
     Removed,
+    /// It stands further behind, and an item that followed it stands in its place.
+    Moved,
 }
 
 impl fmt::Display for Boundary {
@@ -66,12 +69,13 @@ impl fmt::Display for Boundary {
             Change::Changed => "changed",
             Change::Added => "was added before what was there",
             Change::Removed => "is gone",
+            Change::Moved => "moved behind what followed it",
         };
         match self.first {
             // Its only label is its place.
             Position::System(_) => write!(f, "{} {change}", self.first),
             Position::Tool(_) | Position::Message { .. } => {
-                write!(f, "{} ({}) {change}", self.first, self.label)
+                write!(f, "{} ({}) {change}", self.first, visible(&self.label))
             }
         }
     }
@@ -127,8 +131,8 @@ pub fn measure_items(previous: (&Request, &[&Item]), later: (&Request, &[&Item])
     let mut boundary = None;
     for (index, item) in before_items.iter().copied().enumerate() {
         let other = after_items.get(index).copied();
-        let same = other.is_some_and(|other| same(before, item, after, other));
-        if same {
+        let is_kept = other.is_some_and(|other| same(before, item, after, other));
+        if is_kept {
             shared_bytes += before.length(item);
             shared_items += 1;
             continue;
@@ -136,19 +140,30 @@ pub fn measure_items(previous: (&Request, &[&Item]), later: (&Request, &[&Item])
         let at = |wanted: fn(Position) -> Option<usize>, whole: bool| {
             section_boundary(previous, later, wanted, whole)
         };
-        // Something that was put in before the item is what a reader looks for, such as a tool at the list's end.
-        let added = other.filter(|other| section(other.position) < section(item.position));
-        let stays = other.is_some_and(|other| section(other.position) == section(item.position));
-        let (named, change) = match added {
-            Some(added) => (added, Change::Added),
-            None if stays => (item, Change::Changed),
-            None => (item, Change::Removed),
+        let (named, change) = match other {
+            // Something that was put in before the next kind of items, such as a tool at the list's end.
+            Some(other) if section(other.position) < section(item.position) => (other, Change::Added),
+            Some(other) if section(other.position) == section(item.position) => {
+                let stays = after_items[index..]
+                    .iter()
+                    .any(|later| same(before, item, after, later));
+                let was_there = before_items[index..]
+                    .iter()
+                    .any(|earlier| same(before, earlier, after, other));
+                match (stays, was_there) {
+                    (true, true) => (item, Change::Moved),
+                    (true, false) => (other, Change::Added),
+                    (false, true) => (item, Change::Removed),
+                    (false, false) => (item, Change::Changed),
+                }
+            }
+            Some(_) | None => (item, Change::Removed),
         };
         let one = serialised(before, item);
         let two = other.map(|other| serialised(after, other)).unwrap_or_default();
         shared_bytes += common(&one, &two);
         let difference = match change {
-            Change::Changed => difference(&one, &two),
+            Change::Changed | Change::Moved => difference(&one, &two),
             Change::Added => difference(&[], &two),
             Change::Removed => difference(&one, &[]),
         };
@@ -282,7 +297,7 @@ fn show(bytes: &[u8]) -> String {
         .filter(|byte| **byte != ITEM_END)
         .map(|byte| if *byte == HEAD_END { b' ' } else { *byte })
         .collect();
-    String::from_utf8_lossy(&bytes).into_owned()
+    visible(&String::from_utf8_lossy(&bytes))
 }
 
 /// An item's serialisation: kind, head, text and end.

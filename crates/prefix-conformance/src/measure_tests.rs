@@ -99,7 +99,28 @@ fn what_was_added_or_removed_is_named() {
             None,
         ),
         (&tools[..], &tools[..1], "tool 1 (write) is gone", Some(1), None),
-        (&tools[..], &tools[1..], "tool 0 (read) changed", Some(0), None),
+        (&tools[..], &tools[1..], "tool 0 (read) is gone", Some(0), None),
+        (
+            &tools[..],
+            &texts(&["write", "read"]),
+            "tool 0 (read) moved behind what followed it",
+            Some(0),
+            None,
+        ),
+        (
+            &tools[..],
+            &texts(&["edit", "read", "write"]),
+            "tool 0 (edit) was added before what was there",
+            Some(0),
+            None,
+        ),
+        (
+            &tools[..],
+            &texts(&["read", "edit"]),
+            "tool 1 (write) changed",
+            Some(1),
+            None,
+        ),
     ] {
         let said = texts(&["hi"]);
         let boundary = measure(&request(before, &said), &request(after, &said))

@@ -1,8 +1,10 @@
 //! The recording reverse proxy: between a host and its endpoint, writing down what is asked.
 //!
 //! Bodies and streams pass through untouched, in both directions. Only the request's body, the path's API and the answer's
-//! usage are written: no header, no query, so no key. Must never know: what recordings are read for.
+//! counts of tokens are written: no header, no query, and no key that the body repeats. Must never know: what recordings are
+//! read for.
 
+mod secrets;
 mod usage;
 
 use std::io::{self, Write};
@@ -70,16 +72,23 @@ struct Recording<W: Write> {
     writer: Mutex<RecordingWriter<W>>,
 }
 
+/// Reads the address of an upstream.
+///
+/// # Errors
+/// If no requests can be sent to it.
+pub fn upstream(address: &str) -> Result<Url, RecordError> {
+    Url::parse(address)
+        .ok()
+        .filter(|url| matches!(url.scheme(), "http" | "https") && url.query().is_none())
+        .ok_or_else(|| RecordError::Upstream(address.to_owned()))
+}
+
 impl<W: Write + Send + 'static> Recorder<W> {
     /// Begins a recording of what is sent to the upstream.
     ///
     /// # Errors
     /// See [`RecordError`].
-    pub fn new(upstream: &str, out: W) -> Result<Self, RecordError> {
-        let url = Url::parse(upstream)
-            .ok()
-            .filter(|url| matches!(url.scheme(), "http" | "https") && url.query().is_none());
-        let upstream = url.ok_or_else(|| RecordError::Upstream(upstream.to_owned()))?;
+    pub fn new(upstream: Url, out: W) -> Result<Self, RecordError> {
         let client = reqwest::Client::builder()
             .redirect(reqwest::redirect::Policy::none())
             .build()?;
@@ -143,10 +152,12 @@ async fn forward<W: Write + Send + 'static>(
     let api = Api::of_path(head.uri.path()).filter(|_| head.method == Method::POST);
     let mut call = None;
     if let Some(api) = api {
+        let mut written = body.to_vec();
+        secrets::blot_out(&mut written, &head.headers, &head.uri);
         let new = NewCall {
             at_ms: u64::try_from(state.began.elapsed().as_millis()).unwrap_or(u64::MAX),
             api,
-            body: body.to_vec(),
+            body: written,
         };
         // A recording with a hole would be read as a break: rather no call than one that is not written.
         match state.write(|writer| writer.call(new)) {

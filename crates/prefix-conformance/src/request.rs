@@ -9,6 +9,7 @@ use std::ops::Range;
 
 use crate::api::Api;
 use crate::scan::{ScanError, Scanner};
+use crate::visible::visible;
 
 /// Ends every item of the serialised prefix. No JSON text holds this byte.
 pub const ITEM_END: u8 = 0x1e;
@@ -35,6 +36,12 @@ const SILENT_KEYS: [&[u8]; 10] = [
 /// Why a body cannot be measured.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum RequestError {
+    /// It is compressed, so that nothing can be said of what it holds.
+    #[error("the body is compressed ({kind}); let the host send its requests uncompressed")]
+    Compressed {
+        /// The compression, by how the body begins.
+        kind: &'static str,
+    },
     /// It is no JSON, or a part has another form than the API has.
     #[error("the body is no {api} request: {cause}")]
     Malformed {
@@ -114,8 +121,10 @@ pub enum Marker {
 pub enum Maker {
     /// The model itself: an earlier output.
     Model,
-    /// The person or a tool.
+    /// The person, or a host's own words in that role.
     Input,
+    /// A tool: its result.
+    Tool,
     /// Instructions and tools.
     Setup,
 }
@@ -155,6 +164,10 @@ impl Request {
     pub fn parse(api: Api, body: Vec<u8>) -> Result<Self, Unmeasurable> {
         let mut found = Found::default();
         let error = match read_body(api, &body, &mut found) {
+            Err(_) if body.starts_with(&[0x1f, 0x8b]) => Some(RequestError::Compressed { kind: "gzip" }),
+            Err(_) if body.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) => {
+                Some(RequestError::Compressed { kind: "zstd" })
+            }
             Err(cause) => Some(RequestError::Malformed { api, cause }),
             Ok(()) => match found.repeated {
                 Some(member) => Some(RequestError::Repeated { api, member }),
@@ -275,7 +288,7 @@ impl Request {
         for (one, other) in [(self, later), (later, self)] {
             for (key, value) in one.parameters() {
                 if !other.parameters().any(|pair| pair == (key, value)) {
-                    names.push(String::from_utf8_lossy(key).into_owned());
+                    names.push(visible(&String::from_utf8_lossy(key)));
                 }
             }
         }
@@ -462,8 +475,10 @@ fn read_message(body: &[u8], scanner: &mut Scanner<'_>, message: usize) -> Resul
     let maker = match (role, kind) {
         (b"assistant", _) => Maker::Model,
         (b"system" | b"developer", _) => Maker::Setup,
-        (b"user" | b"tool" | b"function", _) => Maker::Input,
-        (_, kind) if kind.ends_with(b"_output") || kind == b"message" => Maker::Input,
+        (b"user", _) => Maker::Input,
+        (b"tool" | b"function", _) => Maker::Tool,
+        (_, kind) if kind.ends_with(b"_output") => Maker::Tool,
+        (_, b"message") => Maker::Input,
         _ => Maker::Model,
     };
     let label = if role.is_empty() { kind } else { role };
@@ -501,7 +516,12 @@ fn read_blocks(
                 let kind = kind.map_or("block".into(), |range| {
                     String::from_utf8_lossy(unquoted(body, range))
                 });
-                items.push(object.item(body, Position::Message { message, block }, Maker::Input, &kind));
+                let maker = if kind == "tool_result" {
+                    Maker::Tool
+                } else {
+                    Maker::Input
+                };
+                items.push(object.item(body, Position::Message { message, block }, maker, &kind));
                 Ok(())
             });
         }

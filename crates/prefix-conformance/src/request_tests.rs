@@ -41,7 +41,7 @@ fn chat_is_tools_then_messages_as_they_were_sent() {
             r#"message 0 [system] Setup: |{"role":"system","content":"a \" ] b"}"#,
             r#"message 1 [user] Input: |{"content":"hi","role":"user"}"#,
             r#"message 2 [assistant] Model: |{"role":"assistant","content":null,"tool_calls":[{"id":"1"}]}"#,
-            r#"message 3 [tool] Input: |{"role":"tool","content":[{"type":"text","text":"x"}]}"#,
+            r#"message 3 [tool] Tool: |{"role":"tool","content":[{"type":"text","text":"x"}]}"#,
         ]
     );
     assert_eq!(request.parameter("model"), Some(&br#""m""#[..]));
@@ -69,7 +69,7 @@ fn responses_puts_instructions_between_tools_and_input() {
             r#"message 0 [user] Input: |{"role":"user","content":"hi"}"#,
             r#"message 1 [reasoning] Model: |{"type":"reasoning","summary":[]}"#,
             r#"message 2 [function_call] Model: |{"type":"function_call","call_id":"1"}"#,
-            r#"message 3 [function_call_output] Input: |{"type":"function_call_output","call_id":"1","output":"x"}"#,
+            r#"message 3 [function_call_output] Tool: |{"type":"function_call_output","call_id":"1","output":"x"}"#,
         ]
     );
     let plain = parse(Api::OpenAiResponses, r#"{"input":"hi"}"#);
@@ -95,7 +95,7 @@ fn anthropic_counts_blocks_and_cuts_markers_out_with_one_comma() {
             r#"message 0 [user text] Input: "role":"user"|"hi""#,
             r#"message 1 [assistant thinking] Model: "role":"assistant"|{"type":"thinking","thinking":"t"}"#,
             r#"message 1, block 1 [assistant tool_use] Model Short: "role":"assistant"|{"type":"tool_use","input":{"cache_control":1}}"#,
-            r#"message 2 [user tool_result] Input: "role":"user"|{"type":"tool_result","content":"x"}"#,
+            r#"message 2 [user tool_result] Tool: "role":"user"|{"type":"tool_result","content":"x"}"#,
         ]
     );
     assert_eq!(request.automatic_marker(), Some(Marker::Short));

@@ -7,6 +7,8 @@
     reason = "a test says what it saw by failing"
 )]
 
+use std::collections::BTreeMap;
+use std::path::Path;
 use std::process::{Command, Output};
 
 use prefix_conformance::Api;
@@ -21,6 +23,9 @@ fn command(arguments: &[&str]) -> (Option<i32>, String, String) {
         stderr,
     } = Command::new(env!("CARGO_BIN_EXE_prefix-conformance"))
         .args(arguments)
+        .env_remove("OPENAI_BASE_URL")
+        .env_remove("OPENAI_API_BASE")
+        .env_remove("ANTHROPIC_BASE_URL")
         .output()
         .unwrap();
     (
@@ -120,4 +125,184 @@ fn a_dropped_body_ends_with_1_and_what_cannot_be_judged_with_2() {
         assert_eq!(code, Some(2), "{out}{err}");
         assert!(err.contains(fault), "{err}");
     }
+}
+
+/// What `sh` does with these words, as a host of the run.
+fn shell<'a>(api: &'a str, options: &[&'a str], script: &'a str, arguments: &[&'a str]) -> Vec<&'a str> {
+    let mut words = vec!["run", "--api", api];
+    words.extend(options);
+    words.extend(["--", "sh", "-c", script]);
+    words.extend(arguments);
+    words
+}
+
+/// The environment that a command wrote down with `env`.
+fn environment(file: &Path) -> BTreeMap<String, String> {
+    std::fs::read_to_string(file)
+        .unwrap()
+        .lines()
+        .filter_map(|line| line.split_once('='))
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect()
+}
+
+#[test]
+fn the_environment_points_each_apis_clients_at_the_fixture() {
+    let folder = tempfile::tempdir().unwrap();
+    let note = folder.path().join("env");
+    let note = note.to_str().unwrap();
+    let script = r#"env > "$0.$PREFIX_CONFORMANCE_TURN"; cat > "$0.in.$PREFIX_CONFORMANCE_TURN"; exec "$1""#;
+    for api in Api::ALL {
+        let inputs = ["--input", "one word", "--input", "another"];
+        let (code, out, err) = command(&shell(api.as_str(), &inputs, script, &[note, HOST]));
+        assert_eq!(code, Some(0), "{out}{err}");
+        for (turn, input) in [("1", "one word"), ("2", "another")] {
+            let seen = environment(Path::new(&format!("{note}.{turn}")));
+            let is = |name: &str, value: &str| {
+                assert_eq!(seen.get(name).map(String::as_str), Some(value), "{name}")
+            };
+            let origin = &seen["PREFIX_CONFORMANCE_ORIGIN"];
+            assert!(origin.starts_with("http://127.0.0.1:"), "{origin}");
+            let versioned = format!("{origin}/v1");
+            match api {
+                Api::OpenAiChat | Api::OpenAiResponses => {
+                    is("OPENAI_BASE_URL", &versioned);
+                    is("OPENAI_API_BASE", &versioned);
+                    is("OPENAI_API_KEY", "fixture");
+                    is("PREFIX_CONFORMANCE_BASE_URL", &versioned);
+                    assert!(!seen.contains_key("ANTHROPIC_BASE_URL"));
+                }
+                Api::Anthropic => {
+                    is("ANTHROPIC_BASE_URL", origin);
+                    is("ANTHROPIC_API_KEY", "fixture");
+                    is("PREFIX_CONFORMANCE_BASE_URL", origin);
+                    assert!(!seen.contains_key("OPENAI_BASE_URL") && !seen.contains_key("OPENAI_API_BASE"));
+                }
+            }
+            is("PREFIX_CONFORMANCE_API", api.as_str());
+            is("PREFIX_CONFORMANCE_MODEL", "fixture-model");
+            is("PREFIX_CONFORMANCE_KEY", "fixture");
+            is("PREFIX_CONFORMANCE_INPUT", input);
+            is("PREFIX_CONFORMANCE_INPUT_1", "one word");
+            is("PREFIX_CONFORMANCE_INPUT_2", "another");
+            is("PREFIX_CONFORMANCE_TURN", turn);
+            is("NO_PROXY", "127.0.0.1,localhost");
+            is("no_proxy", "127.0.0.1,localhost");
+            for folder in ["SKILLS", "SESSION"] {
+                assert!(Path::new(&seen[&format!("PREFIX_CONFORMANCE_{folder}")]).is_absolute());
+            }
+            assert!(seen["PREFIX_CONFORMANCE_TAIL"].ends_with("tail.jsonl"));
+            let given = std::fs::read_to_string(format!("{note}.in.{turn}")).unwrap();
+            assert_eq!(given, format!("{input}\n"));
+        }
+    }
+}
+
+#[test]
+fn a_command_that_is_started_once_gets_both_inputs_and_no_turn() {
+    let folder = tempfile::tempdir().unwrap();
+    let note = folder.path().join("env");
+    let note = note.to_str().unwrap();
+    let script = r#"env > "$0"; cat > "$0.in"; exec "$1""#;
+    let inputs = ["--once", "--input", "one", "--input", "two"];
+    let (code, out, err) = command(&shell("openai-chat", &inputs, script, &[note, HOST]));
+    assert_eq!(code, Some(0), "{out}{err}");
+    assert!(!environment(Path::new(note)).contains_key("PREFIX_CONFORMANCE_TURN"));
+    assert_eq!(
+        std::fs::read_to_string(format!("{note}.in")).unwrap(),
+        "one\ntwo\n"
+    );
+}
+
+#[test]
+fn the_input_and_the_turn_are_filled_into_the_arguments() {
+    let folder = tempfile::tempdir().unwrap();
+    let note = folder.path().join("words");
+    let note = note.to_str().unwrap();
+    let script = r#"echo "$2" >> "$0"; exec "$1""#;
+    let inputs = ["--input", "a {turn} b", "--input", "c"];
+    let words = shell("anthropic", &inputs, script, &[note, HOST, "{turn}: {input}"]);
+    let (code, out, err) = command(&words);
+    // The reference host takes its layout from its arguments, and gets none here.
+    assert_eq!(code, Some(0), "{out}{err}");
+    // What an input holds is an input's text, and is not filled in again.
+    assert_eq!(std::fs::read_to_string(note).unwrap(), "1: a {turn} b\n2: c\n");
+}
+
+#[test]
+fn a_command_that_asks_too_little_hangs_or_crashes_could_not_be_judged() {
+    let one_request = format!(r#"test "$PREFIX_CONFORMANCE_TURN" = 2 || exec {HOST}"#);
+    for (options, script, fault) in [
+        (
+            &[][..],
+            "exit 0",
+            "turn 1 ended after 0 request(s) in all; 2 were due, two for each turn",
+        ),
+        (
+            &["--once"],
+            "exit 0",
+            "turn 1 ended after 0 request(s) in all; 2 were due, two for each turn",
+        ),
+        (
+            &[],
+            one_request.as_str(),
+            "turn 2 ended after 2 request(s) in all; 4 were due, two for each turn",
+        ),
+        (&[], "exit 3", "turn 1: sh ended with exit status: 3"),
+        (&[], "kill -9 $$", "turn 1: sh ended with signal: 9 (SIGKILL)"),
+        (
+            &["--turn-timeout", "0"],
+            "exec sleep 600",
+            "turn 1 did not end within 0 s",
+        ),
+    ] {
+        let (code, out, err) = command(&shell("openai-chat", options, script, &[]));
+        assert_eq!(code, Some(2), "{script}: {out}{err}");
+        assert_eq!(err, format!("prefix-conformance: {fault}\n"), "{script}");
+        assert_eq!(out, "", "{script}");
+    }
+}
+
+#[test]
+fn json_tells_what_a_table_tells() {
+    let run = |layout: &'static str, allowed: &'static str| {
+        let (code, out, _) = command(&[
+            "run",
+            "--api",
+            "openai-chat",
+            "--json",
+            "--allowed-resets",
+            allowed,
+            "--",
+            HOST,
+            layout,
+        ]);
+        (code, serde_json::from_str::<Value>(&out).unwrap())
+    };
+    let (code, value) = run("volatile-context", "0");
+    assert_eq!((code, &value["conforms"]), (Some(1), &Value::Bool(false)));
+    assert_eq!(value["outcome"]["resets"], serde_json::json!([3, 4]));
+    assert_eq!(
+        value["outcome"]["pairs"][0]["provider"]["boundary"]["first"],
+        serde_json::json!({"message": {"message": 1, "block": 0}})
+    );
+    assert!(
+        value["error"]
+            .as_str()
+            .unwrap()
+            .starts_with("request 2 → 3 kept ")
+    );
+    // Declared resets that happen pass; one too few fails.
+    assert_eq!(run("volatile-context", "2").0, Some(0));
+    let (code, value) = run("append-only", "1");
+    assert_eq!(code, Some(1));
+    assert!(
+        value["error"]
+            .as_str()
+            .unwrap()
+            .contains("a declared reset did not happen")
+    );
+    // A body that was dropped has its figures too.
+    let (code, value) = run("drop-bodies", "0");
+    assert_eq!((code, &value["outcome"]["requests"]), (Some(1), &Value::from(4)));
 }

@@ -9,13 +9,16 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
 
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
 use axum::response::Response;
 use http::StatusCode;
-use prefix_conformance::record::{RecordError, Recorder};
+use prefix_conformance::record::{RecordError, Recorder, upstream};
+use prefix_conformance::recording::{Answer, Recording};
 use prefix_conformance::reference::{Layout, ReferenceHost};
 use prefix_conformance::report::Report;
 use prefix_conformance::{Api, Host, HostError, Session, default_skills, run_prefix_conformance};
@@ -40,7 +43,7 @@ impl Host for Recorded {
     async fn turn(&mut self, session: &Session, turn: usize) -> Result<(), HostError> {
         if self.through.is_none() {
             let out = std::fs::File::create(&self.file).unwrap();
-            let recorder = Recorder::new(&session.base_url, out).unwrap();
+            let recorder = Recorder::new(upstream(&session.base_url).unwrap(), out).unwrap();
             let origin = listen(recorder).await;
             self.through = Some(session.base_url.replace(&session.origin, &origin));
         }
@@ -90,7 +93,7 @@ async fn a_recorded_run_is_the_run() {
 
 type Seen = mpsc::Sender<(String, Vec<(String, String)>, Bytes)>;
 
-async fn upstream(State(seen): State<Seen>, request: Request) -> Response {
+async fn echoes(State(seen): State<Seen>, request: Request) -> Response {
     let (head, body) = request.into_parts();
     let body = axum::body::to_bytes(body, usize::MAX).await.unwrap();
     let headers = head
@@ -115,13 +118,13 @@ async fn bodies_headers_and_status_pass_untouched_and_no_key_is_written() {
     let (sender, mut seen) = mpsc::channel(4);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let target = format!("http://{}/base", listener.local_addr().unwrap());
-    let router = Router::new().fallback(upstream).with_state(sender);
+    let router = Router::new().fallback(echoes).with_state(sender);
     tokio::spawn(async move { axum::serve(listener, router).await });
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("recording.jsonl");
-    let origin = listen(Recorder::new(&target, std::fs::File::create(&path).unwrap()).unwrap()).await;
+    let origin = listen(recorder(&target, &path)).await;
 
-    let body = b"{ \"model\":\"m\", \"messages\":[ ], \"n\": 1.0 }";
+    let body = b"{ \"model\":\"m\", \"messages\":[ ], \"n\": 1.0, \"said\":\"CANARY-header, CANARY-other, CANARY-query\" }";
     let request = format!(
         "POST /v1/chat/completions?key=CANARY-query HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer CANARY-header\r\n\
          x-api-key: CANARY-other\r\naccept-encoding: gzip\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
@@ -166,15 +169,167 @@ async fn bodies_headers_and_status_pass_untouched_and_no_key_is_written() {
 
     let file = std::fs::read_to_string(&path).unwrap();
     assert!(!file.contains("CANARY"), "{file}");
-    assert!(file.contains("chat") && Report::read(&path).unwrap().calls == 1);
+    let blotted = "*************, ************, ************";
+    assert!(file.contains(blotted), "{file}");
+    let report = Report::read(&path).unwrap();
+    assert_eq!(report.lanes[0].calls[0].body_bytes, body.len());
+}
+
+fn recorder(target: &str, path: &Path) -> Recorder<std::fs::File> {
+    Recorder::new(upstream(target).unwrap(), std::fs::File::create(path).unwrap()).unwrap()
+}
+
+/// An upstream whose answer a test gives piece by piece.
+async fn held() -> (String, mpsc::Sender<Result<Bytes, std::io::Error>>) {
+    let (sender, receiver) = mpsc::channel::<Result<Bytes, std::io::Error>>(1);
+    let receiver = Arc::new(Mutex::new(Some(receiver)));
+    let serve = move || {
+        let receiver = receiver.lock().unwrap().take().unwrap();
+        let stream = futures_util::stream::unfold(receiver, |mut receiver| async move {
+            Some((receiver.recv().await?, receiver))
+        });
+        async { Response::new(Body::from_stream(stream)) }
+    };
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let target = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move { axum::serve(listener, Router::new().fallback(serve)).await });
+    (target, sender)
+}
+
+async fn post(origin: &str) -> reqwest::Response {
+    let client = reqwest::Client::builder().no_proxy().build().unwrap();
+    client
+        .post(format!("{origin}/v1/chat/completions"))
+        .body(r#"{"model":"m","messages":[]}"#)
+        .send()
+        .await
+        .unwrap()
+}
+
+/// The one answer of a recording, once it is written.
+async fn answer(path: &Path) -> Answer {
+    loop {
+        let recording = Recording::open(path).unwrap();
+        if let Some(answer) = recording.answer(1) {
+            return answer.clone();
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn a_stream_reaches_the_client_piece_by_piece_while_the_upstream_holds_it() {
+    let (target, pieces) = held().await;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("recording.jsonl");
+    let origin = listen(recorder(&target, &path)).await;
+    let mut response = post(&origin).await;
+    // The call is on disk before any of its answer is.
+    let recorded = Recording::open(&path).unwrap();
+    assert_eq!((recorded.lanes().len(), recorded.answer(1)), (1, None));
+    let sent = [
+        "data: {\"choices\":[]}\n\n",
+        "data: {\"usage\":{\"prompt_",
+        "tokens\":7}}\n\n",
+    ];
+    for piece in sent {
+        pieces.send(Ok(Bytes::from(piece))).await.unwrap();
+        // The next one is not sent before this one has come.
+        assert_eq!(response.chunk().await.unwrap().unwrap(), piece);
+        assert_eq!(Recording::open(&path).unwrap().answer(1), None);
+    }
+    drop(pieces);
+    assert_eq!(response.chunk().await.unwrap(), None);
+    let expected = Answer {
+        call: 1,
+        status: 200,
+        bytes: sent.concat().len(),
+        whole: true,
+        usage: Some(serde_json::json!({"prompt_tokens": 7})),
+    };
+    assert_eq!(answer(&path).await, expected);
+}
+
+#[tokio::test]
+async fn an_answer_that_is_cut_or_given_up_is_passed_on_as_it_is_and_noted_as_cut() {
+    for given_up in [false, true] {
+        let (target, pieces) = held().await;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("recording.jsonl");
+        let origin = listen(recorder(&target, &path)).await;
+        let mut response = post(&origin).await;
+        pieces.send(Ok(Bytes::from("data: {}\n\n"))).await.unwrap();
+        assert_eq!(response.chunk().await.unwrap().unwrap(), "data: {}\n\n");
+        if given_up {
+            drop(response);
+            // The recorder lets go of the upstream too.
+            pieces.closed().await;
+        } else {
+            pieces.send(Err(std::io::Error::other("cut"))).await.unwrap();
+            assert!(response.chunk().await.is_err());
+        }
+        let answer = answer(&path).await;
+        assert_eq!(
+            (answer.bytes, answer.whole, answer.usage),
+            (10, false, None),
+            "{given_up}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn an_upstream_that_is_not_there_is_an_error_that_names_no_key_and_the_call_is_kept() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let target = format!("http://{}", listener.local_addr().unwrap());
+    drop(listener);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("recording.jsonl");
+    let origin = listen(recorder(&target, &path)).await;
+    let client = reqwest::Client::builder().no_proxy().build().unwrap();
+    let response = client
+        .post(format!("{origin}/v1/messages?key=CANARY-query"))
+        .body(r#"{"model":"m","messages":[]}"#)
+        .send()
+        .await
+        .unwrap();
+    assert_eq!(response.status(), StatusCode::BAD_GATEWAY);
+    let text = response.text().await.unwrap();
+    assert!(text.contains("the upstream cannot be reached"), "{text}");
+    assert!(!text.contains("CANARY"), "{text}");
+    let report = Report::read(&path).unwrap();
+    assert_eq!((report.calls, report.lanes[0].calls[0].status), (1, None));
+}
+
+#[tokio::test]
+async fn side_calls_pass_and_are_no_part_of_the_recording() {
+    let (sender, mut seen) = mpsc::channel(4);
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let target = format!("http://{}", listener.local_addr().unwrap());
+    let router = Router::new().fallback(echoes).with_state(sender);
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("recording.jsonl");
+    let origin = listen(recorder(&target, &path)).await;
+    let client = reqwest::Client::builder().no_proxy().build().unwrap();
+    for path in ["/v1/models", "/v1/messages/count_tokens"] {
+        let response = client
+            .post(format!("{origin}{path}"))
+            .body("{}")
+            .send()
+            .await
+            .unwrap();
+        assert_eq!(response.status(), StatusCode::IM_A_TEAPOT);
+        assert_eq!(seen.recv().await.unwrap().0, path);
+    }
+    assert_eq!(Report::read(&path).unwrap().calls, 0);
 }
 
 #[test]
 fn an_upstream_that_is_none_is_refused() {
-    for upstream in ["localhost:1", "file:///x", "http://h/?a=b", ""] {
+    for address in ["localhost:1", "file:///x", "http://h/?a=b", ""] {
         assert!(
-            matches!(Recorder::new(upstream, Vec::new()), Err(RecordError::Upstream(_))),
-            "{upstream}"
+            matches!(upstream(address), Err(RecordError::Upstream(_))),
+            "{address}"
         );
     }
 }

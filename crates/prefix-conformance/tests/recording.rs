@@ -220,38 +220,9 @@ fn a_report_says_what_broke_where_and_what_it_cost() {
 
     let text = report.text();
     assert!(text.contains("call 2 → 3: message 0 (system) changed"), "{text}");
-    assert!(text.contains("3 call(s), 1 break(s) below 95.0% [3]"), "{text}");
-    let page = report.html();
-    assert!(page.contains("The prefix broke once, at call 3"), "{page}");
-    assert!(
-        !page.contains("<script") && !page.contains("http"),
-        "the page is self-contained"
-    );
-}
-
-#[test]
-fn what_a_request_says_cannot_become_part_of_the_page() {
-    let (_folder, path) = temporary();
-    let body = |said: &str| {
-        let evil = format!("<script>alert({said})</script>");
-        json!({"model": evil, "messages": [{"role": evil, "content": evil}]})
-            .to_string()
-            .replace(said, "1")
-            .into_bytes()
-    };
-    let changed = String::from_utf8(body("2"))
-        .unwrap()
-        .replace("\"content\":\"<script>alert(1", "\"content\":\"<script>alert(7");
-    write(
-        &path,
-        &[
-            (Api::OpenAiChat, body("1")),
-            (Api::OpenAiChat, changed.into_bytes()),
-        ],
-    );
-    let page = Report::read_with(&path, 1.0).unwrap().html();
-    assert!(!page.contains("<script"), "{page}");
-    assert!(page.contains("&lt;script&gt;"));
+    let end = "3 call(s), 1 break(s) below 95.0%, lowest continuity 0.4%, about 2020 tokens sent before and not kept\n\
+               The prefix broke once, at call 3 (turn 3).\n";
+    assert!(text.ends_with(end), "{text}");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Finds the endpoint's own token counts in an answer that streams by.
 //!
-//! Holds one line at a time, and none that is too long. Must never know: what the answer says.
+//! Holds one line at a time, and none that is too long; keeps numbers and nothing else, since an answer may repeat what it was
+//! sent. Must never know: what the answer says.
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -84,11 +85,22 @@ impl UsageReader {
         for usage in [nested, event.usage].into_iter().flatten() {
             if let Value::Object(members) = usage {
                 // A member that is not repeated, or is null, keeps what it was.
-                let said = members.into_iter().filter(|(_, value)| !value.is_null());
-                self.found.extend(said);
+                self.found.extend(counts(members));
             }
         }
     }
+}
+
+/// The numbers of an object, and of the objects in it.
+fn counts(members: Map<String, Value>) -> Map<String, Value> {
+    members
+        .into_iter()
+        .filter_map(|(name, value)| match value {
+            Value::Number(_) => Some((name, value)),
+            Value::Object(members) => Some((name, Value::Object(counts(members)))),
+            Value::Null | Value::Bool(_) | Value::String(_) | Value::Array(_) => None,
+        })
+        .collect()
 }
 
 #[cfg(test)]
@@ -132,8 +144,8 @@ mod tests {
             ),
             (
                 Api::OpenAiChat,
-                "{\"usage\":{\"prompt_tokens\":7}}",
-                json!({"prompt_tokens": 7}),
+                "{\"usage\":{\"prompt_tokens\":7,\"key\":\"k\",\"details\":{\"cached_tokens\":1,\"of\":[\"k\"]}}}",
+                json!({"prompt_tokens": 7, "details": {"cached_tokens": 1}}),
             ),
         ];
         for (api, answer, expected) in cases {

@@ -1,11 +1,13 @@
 //! Reads recordings, one lane at a time and one body at a time.
 //!
-//! Must never know: what is made of the bodies.
+//! A file is looked over once for where each call stands; a lane's reader then goes to its own calls only. So however many
+//! lanes there are, each piece of a body is read once, and whoever reads holds two bodies. Must never know: what is made of
+//! the bodies.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader};
+use std::io::{self, BufRead, BufReader, Read as _, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use base64::Engine;
@@ -48,6 +50,7 @@ pub enum RecordingError {
 pub struct Recording {
     path: PathBuf,
     lanes: Vec<Lane>,
+    calls: BTreeMap<Lane, Vec<Place>>,
     answers: BTreeMap<usize, Answer>,
     cut: bool,
 }
@@ -61,6 +64,18 @@ pub struct RecordedCall {
     pub at_ms: u64,
 }
 
+/// Where a call stands in the file.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    /// Offset of its line.
+    offset: u64,
+    /// One-based number of its line.
+    line: usize,
+}
+
+/// Longer than any line that is written: a piece with all its characters escaped, or what an endpoint says of its tokens.
+const MOST_LINE: u64 = 2 << 20;
+
 /// How lines with pieces of bodies begin.
 const TEXT: &[u8] = br#"{"type":"text""#;
 const BASE64: &[u8] = br#"{"type":"base64""#;
@@ -71,7 +86,8 @@ struct Lines {
     path: PathBuf,
     reader: BufReader<File>,
     buffer: Vec<u8>,
-    number: usize,
+    /// Of the line in the buffer.
+    place: Place,
 }
 
 enum Read<'a> {
@@ -100,7 +116,9 @@ impl Recording {
     /// See [`RecordingError`].
     pub fn open(path: &Path) -> Result<Self, RecordingError> {
         let mut lines = Lines::open(path)?;
+        lines.head()?;
         let mut lanes = Vec::new();
+        let mut calls: BTreeMap<Lane, Vec<Place>> = BTreeMap::new();
         let mut answers = BTreeMap::new();
         loop {
             // Before the first call no piece has a place.
@@ -110,11 +128,16 @@ impl Recording {
                 lines.skip_pieces()?
             };
             match lines.parse(read)? {
-                Read::Call(call) if !lanes.contains(&call.lane) => lanes.push(call.lane),
+                Read::Call(call) => {
+                    let places = calls.entry(call.lane.clone()).or_default();
+                    if places.is_empty() {
+                        lanes.push(call.lane);
+                    }
+                    places.push(lines.place);
+                }
                 Read::Answer(answer) => {
                     answers.insert(answer.call, answer);
                 }
-                Read::Call(_) => {}
                 Read::Piece(_) => return Err(lines.damaged("is a piece of no body")),
                 Read::End => break,
             }
@@ -122,6 +145,7 @@ impl Recording {
         Ok(Self {
             path: path.to_owned(),
             lanes,
+            calls,
             answers,
             cut: !lines.buffer.is_empty(),
         })
@@ -147,12 +171,10 @@ impl Recording {
     /// # Errors
     /// See [`RecordingError`].
     pub fn read_lane(&self, lane: &Lane) -> Result<LaneReader, RecordingError> {
-        let mut lines = Lines::open(&self.path)?;
-        let next = lines.next_call()?;
+        let places = self.calls.get(lane).cloned().unwrap_or_default();
         Ok(LaneReader {
-            lines,
-            lane: lane.clone(),
-            next,
+            lines: Lines::open(&self.path)?,
+            places: places.into_iter(),
         })
     }
 }
@@ -161,8 +183,7 @@ impl Recording {
 #[derive(Debug)]
 pub struct LaneReader {
     lines: Lines,
-    lane: Lane,
-    next: Option<CallLine>,
+    places: std::vec::IntoIter<Place>,
 }
 
 impl LaneReader {
@@ -176,50 +197,52 @@ impl LaneReader {
         last: &[u8],
         mut spare: Vec<u8>,
     ) -> Result<Option<(RecordedCall, Vec<u8>)>, RecordingError> {
+        let Some(place) = self.places.next() else {
+            return Ok(None);
+        };
+        self.lines.go_to(place)?;
+        let Read::Call(call) = self.lines.next()? else {
+            return Err(self.lines.damaged("was a call before the file was changed"));
+        };
+        let from_last = call
+            .keep
+            .checked_add(call.tail)
+            .filter(|known| *known <= call.bytes && *known <= last.len());
+        let Some(from_last) = from_last else {
+            return Err(self
+                .lines
+                .damaged("takes more of the body before it than there is"));
+        };
         spare.clear();
-        while let Some(call) = self.next.take() {
-            let ours = call.lane == self.lane;
-            let from_last = call
-                .keep
-                .checked_add(call.tail)
-                .filter(|known| *known <= call.bytes && (!ours || *known <= last.len()));
-            let Some(from_last) = from_last else {
-                return Err(self
-                    .lines
-                    .damaged("takes more of the body before it than there is"));
-            };
-            if ours {
-                spare.reserve_exact(call.bytes);
-                spare.extend_from_slice(&last[..call.keep]);
-            }
-            let mut missing = call.bytes - from_last;
-            while missing > 0 {
-                match self.lines.next()? {
-                    Read::Piece(piece) if piece.len() <= missing => {
-                        missing -= piece.len();
-                        if ours {
-                            spare.extend_from_slice(&piece);
-                        }
-                    }
-                    Read::End => return Ok(None),
-                    Read::Piece(_) | Read::Call(_) | Read::Answer(_) => {
-                        return Err(self.lines.damaged("does not belong into the body that is open"));
-                    }
+        spare.reserve_exact(call.bytes.min(last.len() + BELIEVED));
+        spare.extend_from_slice(&last[..call.keep]);
+        let mut missing = call.bytes - from_last;
+        while missing > 0 {
+            match self.lines.next()? {
+                Read::Piece(piece) if piece.len() <= missing => {
+                    missing -= piece.len();
+                    spare.extend_from_slice(&piece);
+                }
+                Read::End => return Ok(None),
+                Read::Piece(_) | Read::Call(_) | Read::Answer(_) => {
+                    return Err(self.lines.damaged("does not belong into the body that is open"));
                 }
             }
-            self.next = self.lines.next_call()?;
-            if ours {
-                spare.extend_from_slice(&last[last.len() - call.tail..]);
-                let recorded = RecordedCall {
-                    call: call.call,
-                    at_ms: call.at_ms,
-                };
-                return Ok(Some((recorded, spare)));
-            }
         }
-        Ok(None)
+        if let Read::Piece(_) = self.lines.next()? {
+            return Err(self.lines.damaged("is a piece of no body"));
+        }
+        spare.extend_from_slice(&last[last.len() - call.tail..]);
+        let recorded = RecordedCall {
+            call: call.call,
+            at_ms: call.at_ms,
+        };
+        Ok(Some((recorded, spare)))
     }
 }
+
+/// Bytes that are set aside because a line says so, before they are seen.
+const BELIEVED: usize = 4 << 20;
 
 impl Lines {
     fn open(path: &Path) -> Result<Self, RecordingError> {
@@ -227,48 +250,67 @@ impl Lines {
             path: path.to_owned(),
             cause,
         })?;
-        let mut lines = Self {
+        Ok(Self {
             path: path.to_owned(),
             reader: BufReader::with_capacity(256 << 10, file),
             buffer: Vec::new(),
-            number: 0,
+            place: Place { offset: 0, line: 0 },
+        })
+    }
+
+    /// Reads the first line.
+    fn head(&mut self) -> Result<(), RecordingError> {
+        let read = match self.read() {
+            // What has no lines is not ours.
+            Err(RecordingError::Damaged { .. }) => false,
+            read => read? && self.whole(),
         };
-        let head = lines.read()? && lines.whole();
-        match serde_json::from_slice::<Head>(&lines.buffer) {
-            Ok(head_line) if head && head_line.version == VERSION => Ok(lines),
+        match serde_json::from_slice::<Head>(&self.buffer) {
+            Ok(head) if read && head.version == VERSION => Ok(()),
             _ => Err(RecordingError::NoRecording {
-                path: path.to_owned(),
+                path: self.path.clone(),
             }),
         }
     }
 
+    /// Goes to a line that is known, so that it is read next.
+    fn go_to(&mut self, place: Place) -> Result<(), RecordingError> {
+        self.buffer.clear();
+        self.place = Place {
+            line: place.line - 1,
+            ..place
+        };
+        self.reader
+            .seek(SeekFrom::Start(place.offset))
+            .map(drop)
+            .map_err(|cause| self.fault(cause))
+    }
+
     /// Reads a line into the buffer; false at the end of the file.
     fn read(&mut self) -> Result<bool, RecordingError> {
+        self.place.offset += self.buffer.len() as u64;
+        self.place.line += 1;
         self.buffer.clear();
-        self.number += 1;
-        let read = self.reader.read_until(b'\n', &mut self.buffer);
-        let read = read.map_err(|cause| RecordingError::File {
+        let read = (&mut self.reader)
+            .take(MOST_LINE)
+            .read_until(b'\n', &mut self.buffer)
+            .map_err(|cause| self.fault(cause))?;
+        if read as u64 == MOST_LINE && !self.whole() {
+            return Err(self.damaged("is longer than any line of a recording"));
+        }
+        Ok(read > 0)
+    }
+
+    fn fault(&self, cause: io::Error) -> RecordingError {
+        RecordingError::File {
             path: self.path.clone(),
             cause,
-        })?;
-        Ok(read > 0)
+        }
     }
 
     /// Whether the buffer holds a line with its end.
     fn whole(&self) -> bool {
         self.buffer.last() == Some(&b'\n')
-    }
-
-    /// Passes over answers to the next call. Answers were read when the file was opened.
-    fn next_call(&mut self) -> Result<Option<CallLine>, RecordingError> {
-        loop {
-            match self.next()? {
-                Read::Call(call) => return Ok(Some(call)),
-                Read::Answer(_) => {}
-                Read::Piece(_) => return Err(self.damaged("is a piece of no body")),
-                Read::End => return Ok(None),
-            }
-        }
     }
 
     /// Reads a line that is no piece of a body, without looking into the pieces before it.
@@ -324,7 +366,7 @@ impl Lines {
     fn damaged(&self, fault: &str) -> RecordingError {
         RecordingError::Damaged {
             path: self.path.clone(),
-            line: self.number,
+            line: self.place.line,
             fault: fault.to_owned(),
         }
     }

@@ -229,19 +229,20 @@ impl Caches {
         const WRITES: usize = 4;
         const LIFETIME_MS: u64 = 30 * MINUTE_MS;
         let items = call.request.items();
-        let is_input = |item: &Item| item.maker == Maker::Input;
+        let marked_only = is_marked_only(call.request);
+        let is_implicit = |item: &Item| !marked_only && matches!(item.maker, Maker::Input | Maker::Tool);
         let candidates = (0..items.len())
             .rev()
-            .filter(|index| is_input(&items[*index]) || items[*index].marker.is_some())
+            .filter(|index| is_implicit(&items[*index]) || items[*index].marker.is_some())
             .take(LOOK_BACK);
         let hit = candidates
             .filter(|index| call.prefix.tokens(*index) >= MINIMUM)
             .find(|index| refresh(&mut self.breakpoints, call.prefix.chain[*index], call.at_ms));
-        let implicit = (0..items.len()).rev().find(|index| is_input(&items[*index]));
+        let implicit = (0..items.len()).rev().find(|index| is_implicit(&items[*index]));
         let explicit = (0..items.len())
             .rev()
             .filter(|index| items[*index].marker.is_some() && Some(*index) != implicit)
-            .take(WRITES - 1);
+            .take(if marked_only { WRITES } else { WRITES - 1 });
         let mut written = 0;
         let served = hit.map_or(0, |index| call.prefix.tokens(index));
         for index in implicit.into_iter().chain(explicit) {
@@ -347,6 +348,18 @@ impl Caches {
             None,
         )
     }
+}
+
+/// Whether the request asks OpenAI to cache at its markers only.
+fn is_marked_only(request: &Request) -> bool {
+    #[derive(serde::Deserialize)]
+    struct Options {
+        mode: Option<String>,
+    }
+    request
+        .parameter("prompt_cache_options")
+        .and_then(|options| serde_json::from_slice::<Options>(options).ok())
+        .is_some_and(|options| options.mode.as_deref() == Some("explicit"))
 }
 
 fn openai_steps(call: &Looked<'_>) -> Served {

@@ -164,6 +164,43 @@ fn breakpoints_match_exactly_at_the_latest_input() {
     assert_eq!(served(Rule::OpenAiSteps, "m", &calls)[1].0, 1536);
 }
 
+/// With `"mode":"explicit"` nothing is written or found but at markers.
+#[test]
+fn breakpoints_are_markers_alone_where_the_request_says_so() {
+    let request = |messages: usize, marked: Option<usize>| {
+        let messages: Vec<String> = (0..messages)
+            .map(|index| {
+                let marker = match marked == Some(index) {
+                    true => r#","prompt_cache_breakpoint":{"mode":"explicit"}"#,
+                    false => "",
+                };
+                let frame = r#"M{"role":"user","content":[{"type":"text","text":""}]}E"#.len();
+                let text = "x".repeat(600 * BYTES_PER_TOKEN - frame);
+                format!(r#"{{"role":"user","content":[{{"type":"text","text":"{text}"{marker}}}]}}"#)
+            })
+            .collect();
+        let body = format!(
+            r#"{{"prompt_cache_options":{{"mode":"explicit","ttl":"30m"}},"messages":[{}]}}"#,
+            messages.join(",")
+        );
+        Request::parse(Api::OpenAiChat, body.into_bytes()).unwrap()
+    };
+    let unmarked = [(0, request(2, None)), (1, request(3, None))];
+    assert_eq!(
+        served(Rule::OpenAiBreakpoints, "m", &unmarked),
+        [(0, 0, 0), (0, 0, 1200)]
+    );
+    let marked = [
+        (0, request(2, Some(1))),
+        (1, request(3, Some(1))),
+        (2, request(4, None)),
+    ];
+    assert_eq!(
+        served(Rule::OpenAiBreakpoints, "m", &marked),
+        [(0, 1200, 0), (1200, 0, 0), (0, 0, 1800)]
+    );
+}
+
 #[test]
 fn deepseek_serves_whole_units_with_the_output_that_followed() {
     let first = || chat(&["system", "user"]);

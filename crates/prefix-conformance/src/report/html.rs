@@ -4,34 +4,33 @@
 
 use std::fmt::Write;
 
-use super::text::{model, share};
+use super::summary::{Verdict, count, events, model, percent, rules_of, verdict};
+use super::text::share;
 use super::{CallReport, LaneReport, Report, Served, estimate_tokens};
 use crate::measure::Boundary;
 
 const STYLE: &str = include_str!("page.css");
 
+/// Changes shown at the top of the page.
+const MOST_EVENTS: usize = 12;
+
 pub(super) fn page(report: &Report) -> String {
     let mut out = String::new();
     let breaks = report.resets.len();
+    let (verdict, sentence) = verdict(report);
+    let class = match verdict {
+        Verdict::Good => "good",
+        Verdict::Noted => "noted",
+        Verdict::Bad => "bad",
+    };
     let _ = write!(
         out,
         "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
-         <title>Prefix report</title><style>{STYLE}</style>\n<main><h1>Prefix report</h1>\
-         <p class=\"soft\">Does each request repeat the one before it, byte for byte, so that a prompt cache can serve it?</p>"
-    );
-    let (class, verdict) = match report.resets.as_slice() {
-        [] if report.calls < 2 => ("good", "Nothing to compare yet".to_owned()),
-        [] => ("good", "The prefix held on every call".to_owned()),
-        [one] => ("bad", format!("The prefix broke once, at call {one}")),
-        many => (
-            "bad",
-            format!("The prefix broke {breaks} times, first at call {}", many[0]),
-        ),
-    };
-    let _ = write!(
-        out,
-        "<div class=\"verdict {class}\">{verdict}</div><div class=\"cards\">"
+         <title>Prefix report: {0}</title><style>{STYLE}</style>\n<main><h1>Prefix report</h1>\
+         <p class=\"soft\">Does each request repeat the one before it, byte for byte, so that a prompt cache can serve it?</p>\
+         <p class=\"verdict {class}\">{0}.</p><div class=\"cards\">",
+        escape(&sentence)
     );
     card(&mut out, &grouped(report.calls), "calls", false);
     card(
@@ -42,6 +41,12 @@ pub(super) fn page(report: &Report) -> String {
     );
     card(
         &mut out,
+        &grouped(report.changed.len()),
+        "smaller changes of what was sent",
+        false,
+    );
+    card(
+        &mut out,
         &percent(report.lowest_continuity),
         "kept at the worst call",
         breaks > 0,
@@ -49,13 +54,14 @@ pub(super) fn page(report: &Report) -> String {
     card(
         &mut out,
         &format!("≈ {}", grouped(report.lost_tokens)),
-        "tokens not kept where it broke (estimate)",
+        "tokens sent before and not kept (estimate)",
         breaks > 0,
     );
     out.push_str("</div>");
     if report.cut {
         out.push_str("<p>The recording ends inside a line: its recorder was stopped while it wrote.</p>");
     }
+    what_changed(&mut out, report);
     for lane in &report.lanes {
         lane_section(&mut out, lane);
     }
@@ -63,9 +69,63 @@ pub(super) fn page(report: &Report) -> String {
         "<footer>Tokens marked ≈, and all of what cache rules would have served, are estimates: a quarter of the bytes of \
          tools, system prompt and messages as sent. Columns named “real” are the endpoint's own counts. Continuity is the \
          shared leading bytes divided by the previous call's bytes. Cache markers do not count as content. “Costs as fresh” is \
-         the price in fresh input tokens, for rules whose prices are documented.</footer></main></html>\n",
+         the price in fresh input tokens, for rules whose prices are documented. A turn begins with a call that holds no \
+         tool's result behind the model's last words.</footer></main></html>\n",
     );
     out
+}
+
+/// What a reader wants first: which call, what changed, what it cost.
+fn what_changed(out: &mut String, report: &Report) {
+    let (shown, all) = events(report, MOST_EVENTS);
+    if all == 0 {
+        return;
+    }
+    let number = match all - shown.len() {
+        0 => count(all, "call"),
+        _ => format!("the {} that cost most, of {all} calls", shown.len()),
+    };
+    let _ = write!(
+        out,
+        "<h2>What changed <small>{number}</small></h2><ol class=\"events\">"
+    );
+    for event in shown {
+        let class = if event.kept.broke { "event broke" } else { "event" };
+        let turn = event
+            .call
+            .turn
+            .map_or_else(String::new, |turn| format!(" · turn {turn}"));
+        let lane = match report.lanes.len() {
+            1 => String::new(),
+            _ => format!(" · {}", escape(&model(event.lane))),
+        };
+        let _ = write!(
+            out,
+            "<li class=\"{class}\"><p class=\"soft\"><a href=\"#call-{0}\">Call {0}</a>{turn}{lane}</p><h3>{1}</h3>\
+             <p>{2} of call {3} was kept. Not kept: ≈ {4} tokens.{5} {6}</p>",
+            event.call.call,
+            escape(&capitalised(&event.boundary.to_string())),
+            percent(event.kept.continuity),
+            event.kept.previous,
+            grouped(event.kept.lost_tokens),
+            also(event.boundary),
+            escape(&read_again(event.lane, event.call)),
+        );
+        difference(out, event.boundary);
+        out.push_str("</li>");
+    }
+    out.push_str("</ol>");
+}
+
+/// What the rules of the call's API say that was read again.
+fn read_again(lane: &LaneReport, call: &CallReport) -> String {
+    let costs: Vec<String> = call
+        .caches
+        .iter()
+        .filter(|served| rules_of(lane.lane.api).contains(&served.rule))
+        .map(|served| format!("≈ {} ({})", grouped(served.read_again), served.rule.title()))
+        .collect();
+    format!("Read again by cache rule: {}.", costs.join(", "))
 }
 
 fn card(out: &mut String, figure: &str, caption: &str, bad: bool) {
@@ -79,14 +139,14 @@ fn card(out: &mut String, figure: &str, caption: &str, bad: bool) {
 fn lane_section(out: &mut String, lane: &LaneReport) {
     let _ = write!(
         out,
-        "<h2>{} <small>{} · {} calls</small></h2>\
+        "<h2>{} <small>{} · {}</small></h2>\
          <div class=\"key\"><span><i class=\"k\"></i>kept</span><span><i class=\"a\"></i>new</span>\
          <span><i class=\"l\"></i>sent before, not kept</span></div>\
-         <div class=\"calls\"><div class=\"head\"><div>call</div><div>the request, and what it kept</div><div>kept</div>\
+         <div class=\"calls\"><div class=\"head\"><div>call</div><div>turn</div><div>the request, and what it kept</div><div>kept</div>\
          <div>≈ tokens</div><div>≈ not kept</div><div>real cached</div></div>",
-        escape(model(lane)),
+        escape(&model(lane)),
         lane.lane.api,
-        grouped(lane.calls.len()),
+        count(lane.calls.len(), "call"),
     );
     // A bar is as long as what a call sent and what it did not keep.
     let extent = |call: &CallReport| {
@@ -111,9 +171,12 @@ fn lane_section(out: &mut String, lane: &LaneReport) {
 
 fn call_row(out: &mut String, call: &CallReport, longest: usize) {
     let kept = call.kept.as_ref();
-    let broke = kept.is_some_and(|kept| kept.broke);
-    let class = if broke { "call broke" } else { "call" };
-    let open = if broke { " open" } else { "" };
+    let class = match kept {
+        Some(kept) if kept.broke => "call broke",
+        Some(kept) if kept.boundary.is_some() => "call changed",
+        Some(_) | None if call.fault.is_some() => "call changed",
+        Some(_) | None => "call",
+    };
     let width = |bytes: usize| format!("{:.2}%", crate::measure::fraction(bytes, longest) * 100.0);
     let shared = kept.map_or(0, |kept| kept.shared_bytes);
     let sent = call.content.as_ref().map_or(0, |content| content.prefix_bytes);
@@ -134,12 +197,14 @@ fn call_row(out: &mut String, call: &CallReport, longest: usize) {
         .map_or(String::new(), |kept| format!("≈ {}", grouped(kept.lost_tokens)));
     let _ = write!(
         out,
-        "<details class=\"{class}\"{open}><summary class=\"row\"><span class=\"id\">{}</span><span class=\"bar\">\
-         <i class=\"k\" style=\"width:{}\"></i><i class=\"a\" style=\"width:{}\"></i><i class=\"l\" style=\"width:{}\"></i></span>\
-         <span class=\"n\">{}</span><span class=\"n\">{tokens}</span><span class=\"n lost\">{lost_tokens}</span>\
+        "<details class=\"{class}\" id=\"call-{0}\"><summary class=\"row\"><span class=\"id\">{0}</span>\
+         <span class=\"n turn\">{1}</span><span class=\"bar\">\
+         <i class=\"k\" style=\"width:{2}\"></i><i class=\"a\" style=\"width:{3}\"></i><i class=\"l\" style=\"width:{4}\"></i></span>\
+         <span class=\"n\">{5}</span><span class=\"n\">{tokens}</span><span class=\"n lost\">{lost_tokens}</span>\
          <span class=\"n\">{cached}</span></summary>\
          <div class=\"why\">",
         call.call,
+        call.turn.map_or("–".to_owned(), |turn| turn.to_string()),
         width(shared),
         width(sent - shared.min(sent)),
         width(lost),
@@ -180,7 +245,8 @@ fn call_row(out: &mut String, call: &CallReport, longest: usize) {
                 );
             }
         }
-        None => out.push_str("<p>There is no call before it to compare with.</p>"),
+        None if call.fault.is_some() => {}
+        None => out.push_str("<p>There is no measured call before it to compare with.</p>"),
     }
     if let Some(content) = &call.content {
         let _ = write!(
@@ -273,14 +339,6 @@ fn caches(out: &mut String, title: &str, caches: &[Served]) {
         );
     }
     out.push_str("</table></div>");
-}
-
-fn percent(fraction: f64) -> String {
-    // 99.96 % is not all of it.
-    if fraction < 1.0 && fraction > 0.999 {
-        return "99.9%".to_owned();
-    }
-    format!("{:.1}%", fraction * 100.0)
 }
 
 fn capitalised(text: &str) -> String {

@@ -4,7 +4,9 @@
 
 mod cache;
 mod html;
+mod summary;
 mod text;
+mod turns;
 mod usage;
 
 use std::path::Path;
@@ -16,6 +18,7 @@ use crate::measure::{Boundary, measure};
 use crate::recording::{Lane, Recording, RecordingError};
 use crate::request::{Position, Request};
 use cache::{Caches, Looked};
+use turns::Turns;
 
 pub use cache::{Prefix, Rule, Served, estimate_tokens};
 pub use usage::Usage;
@@ -29,9 +32,15 @@ pub struct Report {
     pub calls: usize,
     /// Numbers of the calls that broke, ascending.
     pub resets: Vec<usize>,
+    /// Numbers of the calls that changed something already sent and yet kept the minimum, ascending.
+    pub changed: Vec<usize>,
+    /// Numbers of the calls whose bodies cannot be measured, ascending.
+    pub unmeasured: Vec<usize>,
+    /// Number of pairs of calls that were compared.
+    pub pairs: usize,
     /// The lowest continuity of any pair; 1 where there is none.
     pub lowest_continuity: f64,
-    /// Estimated tokens of earlier calls that later ones did not keep, over all pairs that broke.
+    /// Estimated tokens of earlier calls that later ones did not keep, over all pairs.
     pub lost_tokens: usize,
     /// Whether the recorder was stopped while it wrote; what it had written is reported.
     pub cut: bool,
@@ -58,6 +67,8 @@ pub struct CallReport {
     pub call: usize,
     /// Milliseconds since the recording began.
     pub at_ms: u64,
+    /// The turn of its lane that it belongs to, from 1. Absent where the body cannot be read.
+    pub turn: Option<usize>,
     /// Bytes of the body as sent.
     pub body_bytes: usize,
     /// What the body holds. Absent where it cannot be read.
@@ -160,32 +171,31 @@ impl Report {
             .iter()
             .map(|lane| read_lane(&recording, lane, min_continuity))
             .collect::<Result<Vec<_>, _>>()?;
-        let kept = |lane: &LaneReport| -> Vec<(usize, Kept)> {
-            lane.calls
-                .iter()
-                .filter_map(|call| Some((call.call, call.kept.clone()?)))
-                .collect()
+        let calls = || lanes.iter().flat_map(|lane| &lane.calls);
+        let pairs = || calls().filter_map(|call| Some((call.call, call.kept.as_ref()?)));
+        let numbers = |of: &dyn Fn(&CallReport) -> bool| -> Vec<usize> {
+            let mut numbers: Vec<usize> = calls().filter(|call| of(call)).map(|call| call.call).collect();
+            numbers.sort_unstable();
+            numbers
         };
-        let pairs: Vec<(usize, Kept)> = lanes.iter().flat_map(kept).collect();
-        let mut resets: Vec<usize> = pairs
-            .iter()
-            .filter(|(_, kept)| kept.broke)
-            .map(|(call, _)| *call)
-            .collect();
-        resets.sort_unstable();
+        let kept = |call: &CallReport, of: fn(&Kept) -> bool| call.kept.as_ref().is_some_and(of);
         Ok(Self {
             min_continuity,
-            calls: lanes.iter().map(|lane| lane.calls.len()).sum(),
-            resets,
-            lowest_continuity: pairs.iter().map(|(_, kept)| kept.continuity).fold(1.0, f64::min),
-            lost_tokens: pairs
-                .iter()
-                .filter(|(_, kept)| kept.broke)
-                .map(|(_, kept)| kept.lost_tokens)
-                .sum(),
+            calls: calls().count(),
+            resets: numbers(&|call| kept(call, |kept| kept.broke)),
+            changed: numbers(&|call| kept(call, |kept| kept.boundary.is_some() && !kept.broke)),
+            unmeasured: numbers(&|call| call.fault.is_some()),
+            pairs: pairs().count(),
+            lowest_continuity: pairs().map(|(_, kept)| kept.continuity).fold(1.0, f64::min),
+            lost_tokens: pairs().map(|(_, kept)| kept.lost_tokens).sum(),
             cut: recording.is_cut(),
             lanes,
         })
+    }
+
+    /// What the report comes to, as a sentence without its full stop.
+    pub fn verdict(&self) -> String {
+        summary::verdict(self).1
     }
 
     /// The report as a self-contained page.
@@ -202,6 +212,7 @@ impl Report {
 fn read_lane(recording: &Recording, lane: &Lane, min_continuity: f64) -> Result<LaneReport, RecordingError> {
     let mut reader = recording.read_lane(lane)?;
     let mut caches = Caches::new(lane);
+    let mut turns = Turns::default();
     let mut calls = Vec::new();
     let mut held: Option<Held> = None;
     let mut spare = Vec::new();
@@ -214,6 +225,7 @@ fn read_lane(recording: &Recording, lane: &Lane, min_continuity: f64) -> Result<
         let mut report = CallReport {
             call: recorded.call,
             at_ms: recorded.at_ms,
+            turn: None,
             body_bytes: body.len(),
             content: None,
             fault: None,
@@ -237,6 +249,7 @@ fn read_lane(recording: &Recording, lane: &Lane, min_continuity: f64) -> Result<
                     before,
                     kept.as_ref().map_or(0, |kept| kept.shared_items),
                 );
+                report.turn = Some(turns.number(&request, kept.as_ref()));
                 report.content = Some(content(&request, &prefix));
                 report.caches = caches.look(&Looked {
                     request: &request,

@@ -4,6 +4,7 @@
 
 use std::fmt::Write;
 
+use super::summary::{model, percent};
 use super::{CallReport, LaneReport, Report};
 use crate::table::table;
 
@@ -40,24 +41,25 @@ pub(super) fn text(report: &Report) -> String {
     }
     let _ = writeln!(
         out,
-        "{} call(s), {} break(s) below {:.1}% {}, lowest continuity {:.1}%, about {} tokens not kept",
+        "{} call(s), {} break(s) below {}, lowest continuity {}, about {} tokens sent before and not kept",
         report.calls,
         report.resets.len(),
-        report.min_continuity * 100.0,
-        numbers(&report.resets),
-        report.lowest_continuity * 100.0,
+        percent(report.min_continuity),
+        percent(report.lowest_continuity),
         report.lost_tokens,
     );
+    let _ = writeln!(out, "{}.", report.verdict());
     out
 }
 
 fn rows(lane: &LaneReport) -> Vec<Vec<String>> {
     let heading = [
         "call",
+        "turn",
         "items",
         "bytes",
         "shared",
-        "kept %",
+        "kept",
         "~tokens",
         "real input",
         "real cached",
@@ -79,16 +81,19 @@ fn rows(lane: &LaneReport) -> Vec<Vec<String>> {
         };
         vec![
             call.call.to_string(),
+            call.turn.map_or("–".to_owned(), |turn| turn.to_string()),
             content(|content| content.items),
             content(|content| content.prefix_bytes),
             kept.map_or("–".to_owned(), |kept| kept.shared_bytes.to_string()),
-            kept.map_or("–".to_owned(), |kept| format!("{:.1}", kept.continuity * 100.0)),
+            kept.map_or("–".to_owned(), |kept| percent(kept.continuity)),
             content(|content| content.estimated_tokens),
             real(|usage| usage.input),
             real(|usage| usage.cache_read),
             match kept {
                 Some(kept) if kept.broke => "BREAK".to_owned(),
-                _ => String::new(),
+                Some(kept) if kept.boundary.is_some() => "changed".to_owned(),
+                None if call.fault.is_some() => "not measured".to_owned(),
+                Some(_) | None => String::new(),
             },
         ]
     }));
@@ -105,10 +110,10 @@ fn explain(out: &mut String, call: &CallReport) {
     if let Some(boundary) = &kept.boundary {
         let _ = writeln!(
             out,
-            "\ncall {} → {}: {boundary}; kept {:.1}%, about {} tokens not kept",
+            "\ncall {} → {}: {boundary}; kept {}, about {} tokens not kept",
             kept.previous,
             call.call,
-            kept.continuity * 100.0,
+            percent(kept.continuity),
             kept.lost_tokens,
         );
         let difference = &boundary.difference;
@@ -130,25 +135,8 @@ fn explain(out: &mut String, call: &CallReport) {
     }
 }
 
-/// The first of the numbers; a long list tells no more.
-fn numbers(numbers: &[usize]) -> String {
-    const MOST: usize = 20;
-    match numbers.get(..MOST) {
-        Some(first) if numbers.len() > MOST => format!("{first:?} and more"),
-        _ => format!("{numbers:?}"),
-    }
-}
-
 fn shown(text: &str) -> &str {
     if text.is_empty() { "(nothing)" } else { text }
-}
-
-pub(super) fn model(lane: &LaneReport) -> &str {
-    if lane.lane.model.is_empty() {
-        "no model named"
-    } else {
-        &lane.lane.model
-    }
 }
 
 /// A percentage with one decimal; a dash of nothing.
