@@ -11,8 +11,15 @@
 
 mod support;
 
+#[path = "every_api/broken_calls.rs"]
+mod broken_calls;
+
 use std::sync::Arc;
 
+use broken_calls::{
+    a_broken_call_fails_the_run_and_resuming_asks_the_same_again,
+    a_call_without_arguments_has_an_empty_object,
+};
 use cairn::config::Api;
 use cairn::model::{ConversationId, ProviderFailure, ProviderFault, RevisionId, RunOutcome};
 use cairn::provider::ModelEvent;
@@ -206,28 +213,6 @@ async fn nothing_of_an_answer_that_was_cut_is_kept_or_run(over: Over) {
     provider.assert_clean();
 }
 
-async fn arguments_that_are_no_json_fail_the_run_and_empty_ones_are_an_object(over: Over) {
-    let bench = Bench::new().await;
-    let provider = FakeProvider::over(over).await;
-    provider.answer(calls("", &[("a", "alpha", "{\"SECRET")]));
-    let (failure, client, _) = failed_turn(&bench, &provider, None).await;
-    assert!(client.rounds.is_empty());
-    assert!(
-        failure.contains("JSON") && !failure.contains("SECRET"),
-        "{failure}"
-    );
-    let mut empty = calls("", &[("b", "beta", "")]);
-    empty.retain(|event| !matches!(event, ModelEvent::ToolCallArguments { .. }));
-    provider.answer(empty);
-    provider.answer(text("done"));
-    let bench = Bench::new().await;
-    provider.expect_reset(&conversation());
-    let mut client = bench.start(&provider, bench.user_turn("run", None, "fail").await);
-    assert_eq!(client.finish(|_| "ok".to_owned()).await, RunOutcome::Completed);
-    assert_eq!(&*client.rounds[0].calls[0].arguments, "{}");
-    provider.assert_clean();
-}
-
 /// Another key, or another model, at one endpoint; and another endpoint.
 async fn thinking_goes_only_to_who_made_it_and_each_ones_requests_keep_growing(over: Over) {
     let api = api(over);
@@ -278,6 +263,7 @@ over_every_http_api! {
     thinking_of_every_round_and_turn_comes_back_in_its_place_also_after_a_restart,
     a_permanent_refusal_is_asked_for_once_and_a_passing_one_again_with_the_same_bytes,
     nothing_of_an_answer_that_was_cut_is_kept_or_run,
-    arguments_that_are_no_json_fail_the_run_and_empty_ones_are_an_object,
+    a_broken_call_fails_the_run_and_resuming_asks_the_same_again,
+    a_call_without_arguments_has_an_empty_object,
     thinking_goes_only_to_who_made_it_and_each_ones_requests_keep_growing,
 }
