@@ -90,24 +90,7 @@ async fn the_second_request_extends_the_first_and_repeats_the_answer_in_order() 
     let requests = endpoint.requests();
     let kept = requests[0].body.len() - "]}".len();
     assert_eq!(requests[0].body[..kept], requests[2].body[..kept]);
-    let expected = concat!(
-        r#"{"model":"up/stream-1","stream":true,"store":false,"include":["reasoning.encrypted_content"],"#,
-        r#""prompt_cache_key":"KEY","tools":["#,
-        r#"{"type":"function","name":"Read","description":"The tool Read.","parameters":{"type": "object","properties":{"path":{"type":"string"}},"required":["path"]},"strict":false},"#,
-        r#"{"type":"function","name":"Shell","description":"The tool Shell.","parameters":{"type":"object","properties":{"command":{"type":"string"},"description":{"type":"string"}},"required":["command","description"]},"strict":false}],"#,
-        r#""instructions":"Be brief.","input":["#,
-        r#"{"type":"message","role":"user","content":[{"type":"input_text","text":"first"}]},"#,
-        r#"{"type":"message","role":"user","content":[{"type":"input_text","text":"a"},{"type":"input_text","text":"b"}]},"#,
-        r#"{"type":"reasoning","summary":[{"type":"summary_text","text":"I must \"look\"."}],"encrypted_content":"gAA+/1="},"#,
-        r#"{"type":"message","role":"assistant","phase":"commentary","content":[{"type":"output_text","text":"Looking."}]},"#,
-        r#"{"type":"reasoning","summary":[],"encrypted_content":"gAA+/2="},"#,
-        r#"{"type":"function_call","call_id":"call_1","name":"Read","arguments":"{\"path\": \"ä.txt\",\"n\":1.0}"},"#,
-        r#"{"type":"function_call","call_id":"call_2","name":"Shell","arguments":"{}"},"#,
-        r#"{"type":"function_call_output","call_id":"call_2","output":"two"},"#,
-        r#"{"type":"function_call_output","call_id":"call_1","output":"(The tool gave nothing.)"},"#,
-        r#"{"type":"message","role":"assistant","phase":"final_answer","content":[{"type":"output_text","text":"Done."}]},"#,
-        r#"{"type":"message","role":"user","content":[{"type":"input_text","text":"more"}]}]}"#,
-    );
+    let expected = include_str!("fixtures/openai_responses/requests/rounds.json").trim_end();
     let key = requests[0].json["prompt_cache_key"].as_str().unwrap().to_owned();
     assert_eq!(key.len(), 32);
     let sent = std::str::from_utf8(&requests[2].body)
