@@ -231,7 +231,14 @@ fn encode_asked(json: &mut Json, model: &ModelSpec, profile: &ChatProfile) -> Re
             }
         }
     }
-    if let Some(enabled) = model.reasoning.enabled {
+    // An effort above none is a wish to think.
+    let by_default = || {
+        profile
+            .think_by_default
+            .then_some(effort != Some(ReasoningEffort::None))
+    };
+    if let Some(enabled) = model.reasoning.enabled.or_else(by_default) {
+        let members = &profile.thinking_members;
         let says_so = |effort: ReasoningEffort| enabled == (effort != ReasoningEffort::None);
         match profile.thinking {
             // An effort above none already asks for thinking, and none already asks for no thinking.
@@ -243,15 +250,15 @@ fn encode_asked(json: &mut Json, model: &ModelSpec, profile: &ChatProfile) -> Re
             }
             ThinkingParameter::ThinkingType => {
                 let word = if enabled { "enabled" } else { "disabled" };
-                json.raw(&format!("\"thinking\":{{\"type\":\"{word}\"}},"));
+                json.raw(&format!("\"thinking\":{{\"type\":\"{word}\"{members}}},"));
             }
             ThinkingParameter::EnableThinking => json.raw(&format!("\"enable_thinking\":{enabled},")),
             ThinkingParameter::ChatTemplate => {
                 json.raw(&format!(
-                    "\"chat_template_kwargs\":{{\"enable_thinking\":{enabled}}},"
+                    "\"chat_template_kwargs\":{{\"enable_thinking\":{enabled}{members}}},"
                 ));
             }
-            ThinkingParameter::ReasoningObject => reasoning.push(format!("\"enabled\":{enabled}")),
+            ThinkingParameter::ReasoningObject => reasoning.push(format!("\"enabled\":{enabled}{members}")),
         }
     }
     if !reasoning.is_empty() {
