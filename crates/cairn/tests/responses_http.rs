@@ -190,6 +190,18 @@ fn reasoning_goes_back_only_to_who_made_it() {
     for (item, id) in with_ids[1..4].iter().zip(["rs_1", "msg_1", "fc_1"]) {
         assert_eq!(serde_json::from_str::<Value>(item).unwrap()["id"], id);
     }
+    // An item whose id never came goes back without one.
+    let nameless = payload.replace(r#""id":"rs_1","#, "");
+    let items = input_of(
+        &provider(url, "replay_item_ids = true"),
+        with_replay(&own, &nameless),
+    )
+    .unwrap();
+    assert_eq!(
+        items[1],
+        r#"{"type":"reasoning","summary":[ {"type":"summary_text","text":"\u00e9"} ],"encrypted_content":"E"}"#
+    );
+    assert!(items[2].contains(r#""id":"msg_1""#), "{}", items[2]);
     // Another endpoint, key, model or API made it: what everyone understands, always the same way.
     for foreign in [
         own.replace("127.0.0.1:1", "elsewhere"),
