@@ -9,6 +9,7 @@ pub mod config;
 pub mod cursor;
 pub mod demo;
 pub mod guard;
+mod http_client;
 pub mod model;
 pub mod picture;
 pub mod prefix_report;

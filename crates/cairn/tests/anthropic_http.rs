@@ -103,21 +103,7 @@ async fn the_second_request_extends_the_first_byte_for_byte() {
             .body
             .starts_with(&first.body[..first.body.len() - "]}".len()])
     );
-    let expected = concat!(
-        r#"{"model":"up/stream-1","max_tokens":8192,"stream":true,"cache_control":{"type":"ephemeral"},"tools":["#,
-        r#"{"name":"Read","description":"The tool Read.","input_schema":{"type": "object","properties":{"path":{"type":"string"}},"required":["path"]}},"#,
-        r#"{"name":"Shell","description":"The tool Shell.","input_schema":{"type":"object","properties":{"command":{"type":"string"},"description":{"type":"string"}},"required":["command","description"]}}],"#,
-        r#""system":[{"type":"text","text":"Be brief.","cache_control":{"type":"ephemeral"}}],"#,
-        r#""messages":[{"role":"user","content":[{"type":"text","text":"first"}]},"#,
-        r#"{"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]},"#,
-        r#"{"role":"assistant","content":[{"type":"thinking","thinking":"I must \"look\".","signature":"c2ln"},"#,
-        r#"{"type":"text","text":"Looking."},"#,
-        r#"{"type":"tool_use","id":"toolu_1","name":"Read","input":{"path": "ä.txt","n":1.0,"a":1e3}},"#,
-        r#"{"type":"tool_use","id":"toolu_2","name":"Shell","input":{}}]},"#,
-        r#"{"role":"user","content":[{"type":"tool_result","tool_use_id":"toolu_2","content":"two"},"#,
-        r#"{"type":"tool_result","tool_use_id":"toolu_1","is_error":true}]},"#,
-        r#"{"role":"user","content":[{"type":"text","text":"and?"}]}]}"#,
-    );
+    let expected = include_str!("fixtures/anthropic/requests/rounds.json").trim_end();
     assert_eq!(std::str::from_utf8(&second.body).unwrap(), expected);
     assert_eq!(second.headers["x-api-key"], KEY);
     assert_eq!(second.headers["anthropic-version"], "2023-06-01");

@@ -13,6 +13,10 @@
 mod model_events;
 #[path = "support/provider_input.rs"]
 mod provider_input;
+#[path = "support/recorded.rs"]
+mod recorded;
+#[path = "anthropic_stream/recorded.rs"]
+mod recordings;
 #[path = "support/streams.rs"]
 mod streams;
 #[path = "anthropic_stream/surrogate_halves.rs"]
@@ -247,6 +251,22 @@ fn fixtures() -> Vec<Fixture> {
     ]
 }
 
+/// The recorded streams that are no answer.
+const NO_ANSWERS: [(&str, &str); 3] = [
+    ("max_tokens", include_str!("fixtures/anthropic/max_tokens.sse")),
+    ("refusal", include_str!("fixtures/anthropic/refusal.sse")),
+    ("overloaded", include_str!("fixtures/anthropic/overloaded.sse")),
+];
+
+/// Every recorded stream with its name.
+fn streams_of_all_kinds() -> Vec<(&'static str, &'static str)> {
+    let answers = fixtures().into_iter();
+    let answers = answers.map(|fixture| (fixture.name, std::str::from_utf8(fixture.stream).unwrap()));
+    let all: Vec<_> = answers.chain(NO_ANSWERS).collect();
+    recorded::assert_all_of_the_folder("anthropic", ".sse", all.iter().map(|(name, _)| *name));
+    all
+}
+
 #[test]
 fn every_answer_is_read_whole() {
     for fixture in fixtures() {
@@ -273,45 +293,39 @@ fn every_answer_is_read_whole() {
 
 #[test]
 fn pieces_line_ends_keep_alives_and_pings_change_nothing() {
-    for fixture in fixtures() {
-        let text = std::str::from_utf8(fixture.stream).unwrap();
-        assert_same_in_all_pieces(fixture.name, text, |pieces| decode_pieces(pieces.iter().copied()));
+    for (name, text) in streams_of_all_kinds() {
+        assert_same_in_all_pieces(name, text, |pieces| decode_pieces(pieces.iter().copied()));
         let pings = text.replace("\n\n", "\n\nevent: ping\ndata: {\"type\": \"ping\"}\n\n");
-        assert_eq!(
-            decode(pings.as_bytes()),
-            decode(fixture.stream),
-            "{}",
-            fixture.name
-        );
+        assert_eq!(decode(pings.as_bytes()), decode(text.as_bytes()), "{name}");
     }
 }
 
 #[test]
 fn a_cut_stream_has_one_outcome_and_succeeds_only_after_message_stop() {
-    for fixture in fixtures() {
-        let text = std::str::from_utf8(fixture.stream).unwrap();
-        let is_terminal = |line: &str| line.contains(r#"{"type":"message_stop"}"#);
-        let decode = |pieces: &[&[u8]]| decode_pieces(pieces.iter().copied());
-        assert_cuts(fixture.name, text, is_terminal, decode, |_| false);
+    let is_terminal = |line: &str| {
+        line.contains(r#"{"type":"message_stop"}"#) || line.starts_with(r#"data: {"type":"error""#)
+    };
+    let decode = |pieces: &[&[u8]]| decode_pieces(pieces.iter().copied());
+    for (name, text) in streams_of_all_kinds() {
+        // The name of an error event is an error even without its data.
+        let is_other =
+            |failure: &ProviderFailure| name == "overloaded" && failure.fault == ProviderFault::Unavailable;
+        assert_cuts(name, text, is_terminal, decode, is_other);
     }
 }
 
 #[test]
 fn a_stop_that_is_no_success_is_a_failure_of_its_kind_and_keeps_its_usage() {
-    let files: [(&[u8], _, _); 2] = [
+    let [max_tokens, refusal, _] = NO_ANSWERS;
+    for ((_, text), fault, words) in [
+        (max_tokens, ProviderFault::OutputLimit, "raise max_output_tokens"),
         (
-            include_bytes!("fixtures/anthropic/max_tokens.sse"),
-            ProviderFault::OutputLimit,
-            "raise max_output_tokens",
-        ),
-        (
-            include_bytes!("fixtures/anthropic/refusal.sse"),
+            refusal,
             ProviderFault::Filtered,
             "category cyber: This asks for harm",
         ),
-    ];
-    for (bytes, fault, words) in files {
-        let (answer, failure) = fails(std::str::from_utf8(bytes).unwrap());
+    ] {
+        let (answer, failure) = fails(text);
         assert_eq!(failure.fault, fault);
         assert!(failure.message.contains(words), "{failure}");
         assert_eq!(answer.usage.unwrap().fresh_input, Some(4));
@@ -443,7 +457,7 @@ fn an_input_is_an_object_and_its_text_is_kept_byte_for_byte() {
 
 #[test]
 fn an_error_inside_a_stream_is_the_endpoints_own() {
-    let overloaded = std::str::from_utf8(include_bytes!("fixtures/anthropic/overloaded.sse")).unwrap();
+    let [.., (_, overloaded)] = NO_ANSWERS;
     let (answer, failure) = fails(overloaded);
     assert_eq!(
         (answer.text.as_str(), failure.fault, failure.code.as_deref()),

@@ -9,13 +9,52 @@
     reason = "a test says what it saw by failing"
 )]
 
-mod support;
+mod support {
+    pub mod cairn_server;
+    pub mod fake_client;
+    pub mod fake_cursor;
+    pub mod fake_provider;
+    pub mod over_http;
+    pub mod strict_anthropic;
+    pub mod strict_chat;
+    pub mod strict_responses;
+    pub mod wire_oracle;
+}
+
+#[path = "apis/broken_calls.rs"]
+mod broken_calls;
+#[path = "apis/call_ids.rs"]
+mod call_ids;
+#[path = "apis/cancelling.rs"]
+mod cancelling;
+#[path = "apis/lineages.rs"]
+mod lineages;
+#[path = "support/provider_input.rs"]
+mod provider_input;
+#[path = "apis/silence.rs"]
+mod silence;
 
 use std::sync::Arc;
 
+use broken_calls::{
+    a_broken_call_fails_the_run_and_resuming_asks_the_same_again,
+    a_call_without_arguments_has_an_empty_object,
+};
 use cairn::config::Api;
 use cairn::model::{ConversationId, ProviderFailure, ProviderFault, RevisionId, RunOutcome};
 use cairn::provider::ModelEvent;
+use call_ids::each_call_has_an_id_of_its_own_that_outlives_a_lost_database;
+use cancelling::{
+    before_the_first_byte_within_the_answer_and_between_tries, while_connecting_and_while_waiting_for_headers,
+};
+use lineages::{
+    each_branch_gives_back_the_thinking_of_its_own_past, thinking_whose_answer_was_cut_is_dropped_at_the_cut,
+};
+use silence::{
+    five_minutes_without_a_byte_are_silence,
+    four_megabytes_of_arguments_in_a_quarter_of_an_hour_are_one_call,
+    ten_minutes_without_a_word_are_no_silence,
+};
 use support::fake_client::{Bench, FakeClient};
 use support::fake_provider::{FakeProvider, calls, text, with_thinking};
 use support::over_http::{Endpoint, Over};
@@ -206,28 +245,6 @@ async fn nothing_of_an_answer_that_was_cut_is_kept_or_run(over: Over) {
     provider.assert_clean();
 }
 
-async fn arguments_that_are_no_json_fail_the_run_and_empty_ones_are_an_object(over: Over) {
-    let bench = Bench::new().await;
-    let provider = FakeProvider::over(over).await;
-    provider.answer(calls("", &[("a", "alpha", "{\"SECRET")]));
-    let (failure, client, _) = failed_turn(&bench, &provider, None).await;
-    assert!(client.rounds.is_empty());
-    assert!(
-        failure.contains("JSON") && !failure.contains("SECRET"),
-        "{failure}"
-    );
-    let mut empty = calls("", &[("b", "beta", "")]);
-    empty.retain(|event| !matches!(event, ModelEvent::ToolCallArguments { .. }));
-    provider.answer(empty);
-    provider.answer(text("done"));
-    let bench = Bench::new().await;
-    provider.expect_reset(&conversation());
-    let mut client = bench.start(&provider, bench.user_turn("run", None, "fail").await);
-    assert_eq!(client.finish(|_| "ok".to_owned()).await, RunOutcome::Completed);
-    assert_eq!(&*client.rounds[0].calls[0].arguments, "{}");
-    provider.assert_clean();
-}
-
 /// Another key, or another model, at one endpoint; and another endpoint.
 async fn thinking_goes_only_to_who_made_it_and_each_ones_requests_keep_growing(over: Over) {
     let api = api(over);
@@ -278,6 +295,15 @@ over_every_http_api! {
     thinking_of_every_round_and_turn_comes_back_in_its_place_also_after_a_restart,
     a_permanent_refusal_is_asked_for_once_and_a_passing_one_again_with_the_same_bytes,
     nothing_of_an_answer_that_was_cut_is_kept_or_run,
-    arguments_that_are_no_json_fail_the_run_and_empty_ones_are_an_object,
+    a_broken_call_fails_the_run_and_resuming_asks_the_same_again,
+    a_call_without_arguments_has_an_empty_object,
+    before_the_first_byte_within_the_answer_and_between_tries,
+    each_branch_gives_back_the_thinking_of_its_own_past,
+    each_call_has_an_id_of_its_own_that_outlives_a_lost_database,
+    five_minutes_without_a_byte_are_silence,
+    four_megabytes_of_arguments_in_a_quarter_of_an_hour_are_one_call,
+    ten_minutes_without_a_word_are_no_silence,
     thinking_goes_only_to_who_made_it_and_each_ones_requests_keep_growing,
+    thinking_whose_answer_was_cut_is_dropped_at_the_cut,
+    while_connecting_and_while_waiting_for_headers,
 }

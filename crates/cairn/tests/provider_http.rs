@@ -105,18 +105,7 @@ async fn the_second_request_extends_the_first_byte_for_byte() {
     };
     let kept = first.body.len() - "]}".len();
     assert_eq!(first.body[..kept], second.body[..kept]);
-    let expected = concat!(
-        r#"{"model":"up/stream-1","stream":true,"stream_options":{"include_usage":true},"tools":["#,
-        r#"{"type":"function","function":{"name":"Read","description":"The tool Read.","parameters":{"type": "object","properties":{"path":{"type":"string"}},"required":["path"]}}},"#,
-        r#"{"type":"function","function":{"name":"Shell","description":"The tool Shell.","parameters":{"type":"object","properties":{"command":{"type":"string"},"description":{"type":"string"}},"required":["command","description"]}}}],"#,
-        r#""messages":[{"role":"system","content":"Be brief."},{"role":"user","content":"first"},"#,
-        r#"{"role":"user","content":"a\nb"},"#,
-        r#"{"role":"assistant","content":null,"reasoning_content":"I must \"look\".","tool_calls":["#,
-        r#"{"id":"call_1","type":"function","function":{"name":"Read","arguments":"{\"path\": \"ä.txt\",\"n\":1.0}"}},"#,
-        r#"{"id":"call_2","type":"function","function":{"name":"Shell","arguments":"{}"}}]},"#,
-        r#"{"role":"tool","tool_call_id":"call_2","content":"two"},"#,
-        r#"{"role":"tool","tool_call_id":"call_1","content":"(The tool gave nothing.)"}]}"#,
-    );
+    let expected = include_str!("fixtures/openai_chat/requests/rounds.json").trim_end();
     assert_eq!(std::str::from_utf8(&second.body).unwrap(), expected);
     assert_eq!(second.headers["authorization"], format!("Bearer {KEY}").as_str());
     assert_eq!(second.headers["accept-encoding"], "identity");

@@ -17,6 +17,8 @@ mod options;
 mod presets;
 #[path = "support/provider_input.rs"]
 mod provider_input;
+#[path = "support/recorded.rs"]
+mod recorded;
 #[path = "support/streams.rs"]
 mod streams;
 #[path = "provider_stream/surrogate_halves.rs"]
@@ -276,6 +278,8 @@ fn fixtures() -> Vec<Fixture> {
 
 #[test]
 fn every_dialect_is_read_whole() {
+    let names = fixtures().into_iter().map(|fixture| fixture.name);
+    recorded::assert_all_of_the_folder("openai_chat", ".sse", names.chain(presets::streams()));
     for fixture in fixtures() {
         let (events, failure) = decode("", fixture.stream);
         assert_eq!(failure, None, "{}", fixture.name);

@@ -90,24 +90,7 @@ async fn the_second_request_extends_the_first_and_repeats_the_answer_in_order() 
     let requests = endpoint.requests();
     let kept = requests[0].body.len() - "]}".len();
     assert_eq!(requests[0].body[..kept], requests[2].body[..kept]);
-    let expected = concat!(
-        r#"{"model":"up/stream-1","stream":true,"store":false,"include":["reasoning.encrypted_content"],"#,
-        r#""prompt_cache_key":"KEY","tools":["#,
-        r#"{"type":"function","name":"Read","description":"The tool Read.","parameters":{"type": "object","properties":{"path":{"type":"string"}},"required":["path"]},"strict":false},"#,
-        r#"{"type":"function","name":"Shell","description":"The tool Shell.","parameters":{"type":"object","properties":{"command":{"type":"string"},"description":{"type":"string"}},"required":["command","description"]},"strict":false}],"#,
-        r#""instructions":"Be brief.","input":["#,
-        r#"{"type":"message","role":"user","content":[{"type":"input_text","text":"first"}]},"#,
-        r#"{"type":"message","role":"user","content":[{"type":"input_text","text":"a"},{"type":"input_text","text":"b"}]},"#,
-        r#"{"type":"reasoning","summary":[{"type":"summary_text","text":"I must \"look\"."}],"encrypted_content":"gAA+/1="},"#,
-        r#"{"type":"message","role":"assistant","phase":"commentary","content":[{"type":"output_text","text":"Looking."}]},"#,
-        r#"{"type":"reasoning","summary":[],"encrypted_content":"gAA+/2="},"#,
-        r#"{"type":"function_call","call_id":"call_1","name":"Read","arguments":"{\"path\": \"ä.txt\",\"n\":1.0}"},"#,
-        r#"{"type":"function_call","call_id":"call_2","name":"Shell","arguments":"{}"},"#,
-        r#"{"type":"function_call_output","call_id":"call_2","output":"two"},"#,
-        r#"{"type":"function_call_output","call_id":"call_1","output":"(The tool gave nothing.)"},"#,
-        r#"{"type":"message","role":"assistant","phase":"final_answer","content":[{"type":"output_text","text":"Done."}]},"#,
-        r#"{"type":"message","role":"user","content":[{"type":"input_text","text":"more"}]}]}"#,
-    );
+    let expected = include_str!("fixtures/openai_responses/requests/rounds.json").trim_end();
     let key = requests[0].json["prompt_cache_key"].as_str().unwrap().to_owned();
     assert_eq!(key.len(), 32);
     let sent = std::str::from_utf8(&requests[2].body)
@@ -207,6 +190,18 @@ fn reasoning_goes_back_only_to_who_made_it() {
     for (item, id) in with_ids[1..4].iter().zip(["rs_1", "msg_1", "fc_1"]) {
         assert_eq!(serde_json::from_str::<Value>(item).unwrap()["id"], id);
     }
+    // An item whose id never came goes back without one.
+    let nameless = payload.replace(r#""id":"rs_1","#, "");
+    let items = input_of(
+        &provider(url, "replay_item_ids = true"),
+        with_replay(&own, &nameless),
+    )
+    .unwrap();
+    assert_eq!(
+        items[1],
+        r#"{"type":"reasoning","summary":[ {"type":"summary_text","text":"\u00e9"} ],"encrypted_content":"E"}"#
+    );
+    assert!(items[2].contains(r#""id":"msg_1""#), "{}", items[2]);
     // Another endpoint, key, model or API made it: what everyone understands, always the same way.
     for foreign in [
         own.replace("127.0.0.1:1", "elsewhere"),

@@ -13,6 +13,10 @@
 mod model_events;
 #[path = "support/provider_input.rs"]
 mod provider_input;
+#[path = "support/recorded.rs"]
+mod recorded;
+#[path = "responses_stream/recorded.rs"]
+mod recordings;
 #[path = "support/streams.rs"]
 mod streams;
 #[path = "responses_stream/surrogate_halves.rs"]
@@ -274,6 +278,8 @@ fn fixtures() -> Vec<Fixture> {
 
 #[test]
 fn every_stream_is_read_whole() {
+    let names = fixtures().into_iter().map(|fixture| fixture.name);
+    recorded::assert_all_of_the_folder("openai_responses", ".sse", names);
     for fixture in fixtures() {
         let name = fixture.name;
         let outcome = decode(fixture.stream);

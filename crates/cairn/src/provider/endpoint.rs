@@ -8,13 +8,13 @@ use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use secrecy::ExposeSecret;
 use sha2::{Digest, Sha256};
-use url::{Host, Url};
+use url::Url;
 
 use super::RouteError;
 use super::redact::{Redactor, is_secret_parameter};
 use super::sent;
 use crate::config::ModelConfig;
-use crate::model::ItemHash;
+use crate::model::{ItemDigest, ItemHash, RequestDigest};
 
 /// A header or query value of unknown meaning is held as a secret from this length on; masking shorter ones, such as a
 /// version or a title, would garble ordinary words.
@@ -131,23 +131,13 @@ impl Endpoint {
         })
     }
 
-    /// Whether the endpoint is spoken to without TLS.
-    pub(crate) fn is_plain_http(&self) -> bool {
-        self.url.scheme() == "http"
-    }
-
-    /// Whether the endpoint is on this machine, where a proxy must never stand between.
-    pub(crate) fn is_loopback(&self) -> bool {
-        match self.url.host() {
-            Some(Host::Domain(name)) => {
-                let name = name.trim_end_matches('.');
-                name == "localhost" || name.ends_with(".localhost")
-            }
-            Some(Host::Ipv4(address)) => address.is_loopback(),
-            Some(Host::Ipv6(address)) => {
-                address.is_loopback() || address.to_ipv4_mapped().is_some_and(|v4| v4.is_loopback())
-            }
-            None => false,
+    /// What a request of these items is remembered by.
+    pub(crate) fn digest(&self, items: Vec<ItemDigest>, without_reasoning: bool) -> RequestDigest {
+        RequestDigest {
+            lineage: Arc::clone(&self.issuer),
+            settings: self.settings,
+            items,
+            without_reasoning,
         }
     }
 

@@ -133,11 +133,23 @@ impl Endpoint {
         self.failure_of(&error)
     }
 
-    /// The failure of an answer that breaks its API's own rules. `text` says which, without a full stop.
+    /// The failure of an answer that breaks its API's own rules. `text` says which, without a full stop. A model may do
+    /// better when asked again, and nothing of this answer stands in the way.
     pub(crate) fn malformed(&self, text: &str) -> ProviderFailure {
+        let text = format!("the endpoint's answer breaks its API: {text}");
+        let mut failure = self.failure(ProviderFault::Malformed, &text);
+        failure
+            .message
+            .push_str(" Nothing of it was kept. Resume, or send the message again.");
+        failure
+    }
+
+    /// The failure of an answer that is none of this API at all. `text` says what it is and what to change in the
+    /// configuration, without a full stop: asking again is of no use.
+    pub(crate) fn wrong_api(&self, text: &str) -> ProviderFailure {
         self.failure(
             ProviderFault::Malformed,
-            &format!("the endpoint's answer breaks its API: {text}"),
+            &format!("the endpoint speaks another API: {text}"),
         )
     }
 

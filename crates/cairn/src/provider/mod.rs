@@ -13,6 +13,7 @@ mod event;
 mod extra_body;
 mod fault;
 mod json;
+mod list;
 mod names;
 mod openai;
 pub mod openai_chat;

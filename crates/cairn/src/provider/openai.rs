@@ -8,11 +8,12 @@ use serde::de::IgnoredAny;
 use sha2::{Digest, Sha256};
 
 use super::endpoint::Endpoint;
+use super::extra_body::ExtraBody;
 use super::json::Json;
 use super::sent;
 use crate::model::{
-    ConversationId, Image, ItemDigest, ItemKind, ProviderFailure, ProviderFault, ReasoningEffort,
-    ToolDefinition,
+    ConversationId, Image, ItemDigest, ItemKind, ModelRequest, ProviderFailure, ProviderFault,
+    ReasoningEffort, ToolDefinition,
 };
 
 /// Longest name of a tool that the APIs take.
@@ -63,18 +64,29 @@ pub(crate) fn check_effort(
     }
 }
 
-/// Writes the member with the conversation's cache key, if it is wanted.
-pub(crate) fn write_cache_key(json: &mut Json, is_wanted: bool, conversation: &ConversationId) {
-    if is_wanted {
+/// Writes what follows the API's own parameters in a body's head: the conversation's cache key if it is wanted, what the
+/// configuration adds, and the tools, which `write_tool` writes.
+pub(crate) fn write_rest(
+    json: &mut Json,
+    items: &mut Vec<ItemDigest>,
+    request: &ModelRequest,
+    wants_cache_key: bool,
+    extra_body: &ExtraBody,
+    endpoint: &Endpoint,
+    write_tool: impl Fn(&mut Json, &ToolDefinition),
+) -> Result<(), ProviderFailure> {
+    if wants_cache_key {
         json.raw("\"prompt_cache_key\":");
-        json.string(&prompt_cache_key(conversation));
+        json.string(&prompt_cache_key(&request.conversation));
         json.raw(",");
     }
+    extra_body.write(json, request.model.latency, endpoint)?;
+    write_tools(json, items, &request.prompt.tools, endpoint, write_tool)
 }
 
-/// Writes the member with the tools, if there are any, and adds what they are remembered by. Their schemas go out as they are, so it is checked that they do not
-/// break the body.
-pub(crate) fn write_tools(
+/// Writes the member with the tools, if there are any, and adds what they are remembered by. Their schemas go out as they
+/// are, so it is checked that they do not break the body.
+fn write_tools(
     json: &mut Json,
     items: &mut Vec<ItemDigest>,
     tools: &[ToolDefinition],

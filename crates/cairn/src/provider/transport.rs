@@ -17,6 +17,7 @@ use super::fault::{EndpointError, plain_words};
 use super::options::Options;
 use super::retry::{RetryPolicy, retry_after};
 use super::unpack::{Unpacker, is_readable};
+use crate::http_client::{self, with_causes};
 use crate::model::{ProviderFailure, ProviderFault};
 
 /// Most bytes of an error body that are read.
@@ -97,27 +98,14 @@ pub(crate) struct Transport {
 impl Transport {
     /// A transport with its own connections. Takes its options out of `options`.
     pub(crate) fn new(endpoint: Arc<Endpoint>, options: &mut Options) -> Result<Self, RouteError> {
-        let mut builder = reqwest::Client::builder()
-            .user_agent(concat!("cairn/", env!("CARGO_PKG_VERSION")))
-            // A redirect would carry the key and the conversation to an address that nobody configured.
-            .redirect(reqwest::redirect::Policy::none())
-            .connect_timeout(CONNECT_TIMEOUT)
+        let builder = http_client::builder(&endpoint.url, CONNECT_TIMEOUT)
             .pool_idle_timeout(POOL_IDLE_TIMEOUT)
-            .tcp_keepalive(Duration::from_secs(60))
-            // Repeats are this crate's decision alone; a hidden one would break "exactly one request".
-            .retry(reqwest::retry::never());
-        if endpoint.is_loopback() {
-            builder = builder.no_proxy();
-            if endpoint.is_plain_http() {
-                // Nothing here can need a certificate, and reading the system's takes longer than all the rest of a start.
-                builder = builder.tls_certs_only([]);
-            }
-        }
+            .tcp_keepalive(Duration::from_secs(60));
         let client = builder.build().map_err(|cause| {
             RouteError::new(
                 &endpoint.model_id,
                 "base_url",
-                &format!("cannot be served: {}", chain(&cause.without_url())),
+                &format!("cannot be served: {}", with_causes(&cause.without_url())),
             )
         })?;
         Ok(Self {
@@ -175,7 +163,7 @@ impl Transport {
             &format!(
                 "{what} {}: {}",
                 self.endpoint.origin(),
-                chain(&cause.without_url())
+                with_causes(&cause.without_url())
             ),
         )
     }
@@ -282,7 +270,7 @@ impl EventBody {
     fn broken(&self, cause: BodyError) -> ProviderFailure {
         let endpoint = &self.transport.endpoint;
         let (fault, cause) = match cause {
-            BodyError::Broken(cause) => (ProviderFault::Connection, chain(&cause.without_url())),
+            BodyError::Broken(cause) => (ProviderFault::Connection, with_causes(&cause.without_url())),
             cause @ BodyError::Packing(_) => (ProviderFault::Malformed, cause.to_string()),
         };
         let origin = endpoint.origin();
@@ -387,19 +375,4 @@ fn says_no_retry(headers: &HeaderMap) -> bool {
     headers
         .get("x-should-retry")
         .is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"false"))
-}
-
-/// An error with its causes in one line.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let line = error.to_string();
-        if !text.contains(&line) {
-            text.push_str(": ");
-            text.push_str(&line);
-        }
-        cause = error.source();
-    }
-    text
 }

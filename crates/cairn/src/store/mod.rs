@@ -23,6 +23,7 @@ mod run_record;
 mod runs;
 mod sqlite;
 mod tool_rounds;
+mod usage_columns;
 
 pub use cas::BlobHash;
 pub use compactions::Compaction;

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use sqlx::{FromRow, SqliteConnection};
 
 use super::error::column;
+use super::usage_columns::{self, UsageColumns};
 use super::{Store, StoreError, conversations, revisions};
 use crate::model::{
     ConversationId, ItemDigest, ItemHash, ItemKind, PrefixReset, PromptChange, RevisionId, RunId, Usage,
@@ -280,23 +281,17 @@ pub(super) async fn end_latest(
     run_key: i64,
     end: &ModelCallEnd,
 ) -> Result<(), StoreError> {
-    let usage = end.usage.unwrap_or_default();
-    let tokens = |count: Option<u64>| count.map(|count| column("a token count", count)).transpose();
-    sqlx::query(
+    let statement = sqlx::query(
         "UPDATE model_calls SET answered = ?, fresh_input_tokens = ?, cache_read_tokens = ?,
                                 cache_write_tokens = ?, output_tokens = ?, reasoning_tokens = ?
          WHERE key = (SELECT max(key) FROM model_calls WHERE run_key = ?) AND answered IS NULL",
     )
-    .bind(end.answered)
-    .bind(tokens(usage.fresh_input)?)
-    .bind(tokens(usage.cache_read)?)
-    .bind(tokens(usage.cache_write)?)
-    .bind(tokens(usage.output)?)
-    .bind(tokens(usage.reasoning)?)
-    .bind(run_key)
-    .execute(connection)
-    .await
-    .map_err(StoreError::database("record the end of a model call"))?;
+    .bind(end.answered);
+    usage_columns::bind(statement, end.usage)?
+        .bind(run_key)
+        .execute(connection)
+        .await
+        .map_err(StoreError::database("record the end of a model call"))?;
     Ok(())
 }
 
@@ -373,11 +368,8 @@ struct CallRow {
     reset: Option<String>,
     broken_item: Option<i64>,
     answered: Option<bool>,
-    fresh_input_tokens: Option<i64>,
-    cache_read_tokens: Option<i64>,
-    cache_write_tokens: Option<i64>,
-    output_tokens: Option<i64>,
-    reasoning_tokens: Option<i64>,
+    #[sqlx(flatten)]
+    usage: UsageColumns,
 }
 
 impl CallRow {
@@ -416,17 +408,9 @@ impl CallRow {
         let Some(answered) = self.answered else {
             return Ok(None);
         };
-        let count = |name, value: Option<i64>| value.map(|value| self.number(name, value)).transpose();
-        let usage = Usage {
-            fresh_input: count("fresh_input_tokens", self.fresh_input_tokens)?,
-            cache_read: count("cache_read_tokens", self.cache_read_tokens)?,
-            cache_write: count("cache_write_tokens", self.cache_write_tokens)?,
-            output: count("output_tokens", self.output_tokens)?,
-            reasoning: count("reasoning_tokens", self.reasoning_tokens)?,
-        };
         Ok(Some(ModelCallEnd {
             answered,
-            usage: (usage != Usage::default()).then_some(usage),
+            usage: self.usage.usage(|column| self.damaged(column))?,
         }))
     }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use sqlx::{FromRow, SqliteConnection};
 
+use super::usage_columns::UsageColumns;
 use super::{StoreError, revisions};
 use crate::model::{
     CallId, ConversationId, FailureKind, ParentCall, ProviderFault, RevisionId, RunId, RunKind, SubagentKind,
@@ -94,11 +95,8 @@ pub(super) struct RunRow {
     failure_category: Option<String>,
     provider_fault: Option<String>,
     cause: Option<String>,
-    fresh_input_tokens: Option<i64>,
-    cache_read_tokens: Option<i64>,
-    cache_write_tokens: Option<i64>,
-    output_tokens: Option<i64>,
-    reasoning_tokens: Option<i64>,
+    #[sqlx(flatten)]
+    usage: UsageColumns,
 }
 
 impl RunRow {
@@ -137,17 +135,11 @@ impl RunRow {
     pub(super) fn into_record(self) -> Result<RunRecord, StoreError> {
         let kind = self.kind()?;
         let outcome = self.outcome()?;
-        let usage = Usage {
-            fresh_input: self.count("fresh_input_tokens", self.fresh_input_tokens)?,
-            cache_read: self.count("cache_read_tokens", self.cache_read_tokens)?,
-            cache_write: self.count("cache_write_tokens", self.cache_write_tokens)?,
-            output: self.count("output_tokens", self.output_tokens)?,
-            reasoning: self.count("reasoning_tokens", self.reasoning_tokens)?,
-        };
+        let usage = self.usage.usage(|column| self.damaged(column))?;
         Ok(RunRecord {
             kind,
             outcome,
-            usage: (usage != Usage::default()).then_some(usage),
+            usage,
             started_at_ms: self.number("started_at_ms", self.started_at_ms)?,
             provider_call_index: self.count("provider_call_index", self.provider_call_index)?,
             provider_calls: self.number("provider_calls", self.provider_calls)?,

@@ -10,7 +10,7 @@ use super::error::column;
 use super::model_calls::{self, ModelCallEnd};
 use super::revisions::RevisionKey;
 use super::run_record::{RunRecord, RunRow};
-use super::{Store, StoreError, conversations, revisions, tool_rounds};
+use super::{Store, StoreError, conversations, revisions, tool_rounds, usage_columns};
 use crate::model::{
     ConversationId, PreparedRun, PromptChange, RunFailure, RunId, RunKind, RunOutcome, Usage,
 };
@@ -262,23 +262,17 @@ async fn record_end(
     run_key: i64,
     end: &RunRecordEnd<'_>,
 ) -> Result<(), StoreError> {
-    let usage = end.usage.unwrap_or_default();
-    let tokens = |count: Option<u64>| count.map(|count| column("a token count", count)).transpose();
-    sqlx::query(
+    let statement = sqlx::query(
         "UPDATE runs SET ended_at_ms = ?, fresh_input_tokens = ?, cache_read_tokens = ?,
                          cache_write_tokens = ?, output_tokens = ?, reasoning_tokens = ?
          WHERE key = ?",
     )
-    .bind(column("an end time", end.ended_at_ms)?)
-    .bind(tokens(usage.fresh_input)?)
-    .bind(tokens(usage.cache_read)?)
-    .bind(tokens(usage.cache_write)?)
-    .bind(tokens(usage.output)?)
-    .bind(tokens(usage.reasoning)?)
-    .bind(run_key)
-    .execute(connection)
-    .await
-    .map_err(StoreError::database("record the end of a run"))?;
+    .bind(column("an end time", end.ended_at_ms)?);
+    usage_columns::bind(statement, end.usage)?
+        .bind(run_key)
+        .execute(connection)
+        .await
+        .map_err(StoreError::database("record the end of a run"))?;
     Ok(())
 }
 

@@ -7,6 +7,7 @@ use reqwest::{Client, RequestBuilder, Url};
 
 use super::WebServiceError;
 use crate::config::ConfigError;
+use crate::http_client;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 
@@ -28,25 +29,14 @@ impl Service {
         limit: Duration,
         largest: usize,
     ) -> Result<Self, ConfigError> {
-        let mut builder = Client::builder()
-            .user_agent(concat!("cairn/", env!("CARGO_PKG_VERSION")))
-            // A redirect would carry the key to an address that nobody configured.
-            .redirect(reqwest::redirect::Policy::none())
-            .retry(reqwest::retry::never())
-            .connect_timeout(CONNECT_TIMEOUT);
-        if is_loopback(base_url) {
-            builder = builder.no_proxy();
-            if base_url.scheme() == "http" {
-                // Nothing here needs a certificate, and reading the system's takes longer than the rest of a start.
-                builder = builder.tls_certs_only([]);
-            }
-        }
-        let client = builder.build().map_err(|_| {
-            ConfigError::new(
-                format!("{table}.base_url"),
-                "cannot be served by this machine's TLS or proxy settings; check them",
-            )
-        })?;
+        let client = http_client::builder(base_url, CONNECT_TIMEOUT)
+            .build()
+            .map_err(|_| {
+                ConfigError::new(
+                    format!("{table}.base_url"),
+                    "cannot be served by this machine's TLS or proxy settings; check them",
+                )
+            })?;
         Ok(Self {
             client,
             base_url: base_url.clone(),
@@ -124,16 +114,5 @@ fn mend_of(status: u16) -> &'static str {
         429 => "it asks for fewer requests; try again later",
         500.. => "it has a fault of its own; try again later",
         _ => "check its base_url",
-    }
-}
-
-fn is_loopback(url: &Url) -> bool {
-    match url.host() {
-        Some(url::Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
-        Some(url::Host::Ipv4(address)) => address.is_loopback(),
-        Some(url::Host::Ipv6(address)) => {
-            address.is_loopback() || address.to_ipv4_mapped().is_some_and(|v4| v4.is_loopback())
-        }
-        None => false,
     }
 }

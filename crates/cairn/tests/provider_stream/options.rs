@@ -5,11 +5,11 @@ use cairn::model::{
     ReasoningSpec, ReplayState, Usage,
 };
 use cairn::provider::StopReason;
-use cairn::provider::openai_chat::encode;
+use cairn::provider::openai_chat::{OpenAiChat, encode};
 use serde_json::{Value, json};
 
 use crate::model_events::{Answer, call};
-use crate::provider_input::{assistant, request_of, result, said, spec, user};
+use crate::provider_input::{assistant, chat_model, request_of, result, said, spec, user};
 use crate::{call_delta, chunks, decode, delta, fails, finish, provider, usage};
 
 fn body(options: &str, model: ModelSpec, history: Vec<HistoryItem>) -> Result<Value, ProviderFailure> {
@@ -54,6 +54,55 @@ fn two_parameters_of_one_object_are_one_member() {
         json!({"reasoning": {"enabled": false}})
     );
     assert_eq!(parameters(BOTH, spec()).unwrap(), json!({}));
+}
+
+#[test]
+fn the_switch_of_thinking_takes_its_members_along_and_may_be_set_by_itself() {
+    let members = "thinking_members = { clear_thinking = false, z = 'a' }";
+    for (parameter, on, off) in [
+        (
+            "thinking.type",
+            r#"{"thinking":{"type":"enabled","clear_thinking":false,"z":"a"}}"#,
+            r#"{"thinking":{"type":"disabled","clear_thinking":false,"z":"a"}}"#,
+        ),
+        (
+            "chat_template_kwargs.enable_thinking",
+            r#"{"chat_template_kwargs":{"enable_thinking":true,"clear_thinking":false,"z":"a"}}"#,
+            r#"{"chat_template_kwargs":{"enable_thinking":false,"clear_thinking":false,"z":"a"}}"#,
+        ),
+        (
+            "reasoning.enabled",
+            r#"{"reasoning":{"enabled":true,"clear_thinking":false,"z":"a"}}"#,
+            r#"{"reasoning":{"enabled":false,"clear_thinking":false,"z":"a"}}"#,
+        ),
+    ] {
+        let options = format!("thinking_parameter = '{parameter}'\n{members}");
+        let sent = |options: &str, enabled| parameters(options, asks(enabled, None)).unwrap().to_string();
+        assert_eq!(sent(&options, Some(true)), on);
+        assert_eq!(sent(&options, Some(false)), off);
+        assert_eq!(sent(&options, None), "{}");
+        let by_default = format!("{options}\nthink_by_default = true");
+        assert_eq!(sent(&by_default, None), on);
+        assert_eq!(sent(&by_default, Some(false)), off);
+        let without_effort = parameters(&by_default, asks(None, Some(ReasoningEffort::None))).unwrap();
+        assert_eq!(without_effort.to_string().matches("clear_thinking").count(), 1);
+        assert!(!without_effort.to_string().contains("true"), "{without_effort}");
+    }
+    for (options, key) in [
+        (members, "options.thinking_members"),
+        (
+            "thinking_parameter = 'enable_thinking'\nthinking_members = { z = 1 }",
+            "options.thinking_members",
+        ),
+        (
+            "thinking_parameter = 'thinking.type'\nthinking_members = { type = 'auto' }",
+            "options.thinking_members.type",
+        ),
+        ("think_by_default = true", "options.think_by_default"),
+    ] {
+        let model = chat_model("http://127.0.0.1:1/v1", options);
+        assert_eq!(OpenAiChat::new(&model).unwrap_err().key, key, "{options}");
+    }
 }
 
 #[test]

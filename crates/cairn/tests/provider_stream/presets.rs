@@ -3,12 +3,13 @@
 use std::collections::BTreeSet;
 
 use cairn::config::{Flags, ModelConfig, load};
-use cairn::model::{Latency, ModelRequest, ModelSpec, ReasoningEffort, ReasoningSpec, Usage};
+use cairn::model::{Latency, ModelSpec, ReasoningEffort, ReasoningSpec, Usage};
 use cairn::provider::StopReason;
 use cairn::provider::openai_chat::{ChatDecoder, OpenAiChat, encode};
 
 use crate::model_events::{Answer, call};
-use crate::provider_input::{assistant, request_of, result, said, spec, user};
+use crate::provider_input::spec;
+use crate::recorded::{assert_all_of_the_folder, assert_recorded, conversation};
 use crate::streams::{self, Outcome, assert_cuts, assert_same_in_all_pieces};
 use crate::{has_finish_reason, usage};
 
@@ -43,7 +44,13 @@ struct Preset {
     /// The two recorded requests, and the answer to the first.
     requests: [&'static str; 2],
     stream: &'static str,
+    stream_name: &'static str,
     answer: Answer,
+}
+
+/// The names of the recorded streams that are tried here.
+pub fn streams() -> impl Iterator<Item = &'static str> {
+    presets().into_iter().map(|preset| preset.stream_name)
 }
 
 fn presets() -> Vec<Preset> {
@@ -65,6 +72,7 @@ fn presets() -> Vec<Preset> {
                     )),
                 ],
                 stream: include_str!(concat!("../fixtures/openai_chat/", $stream, ".sse")),
+                stream_name: $stream,
                 answer: $answer,
             }
         };
@@ -231,38 +239,23 @@ fn decode(provider: &OpenAiChat, pieces: &[&[u8]]) -> Outcome {
     })
 }
 
-/// The first request of a conversation, and the one after this answer: its results, a plain answer, and a new question.
-fn conversation(asked: &ModelSpec, answer: &Answer) -> [ModelRequest; 2] {
-    let mut spoken = said(&answer.text);
-    spoken.replay = answer.replay.clone();
-    let calls: Vec<(&str, &str, &str)> = answer
-        .calls
-        .iter()
-        .map(|(id, name, arguments)| (id.as_deref().unwrap(), name.as_str(), arguments.as_str()))
-        .collect();
-    let mut history = vec![user("Read it.")];
-    let first = request_of(asked.clone(), history.clone());
-    history.push(assistant(spoken, &calls));
-    history.extend(calls.iter().map(|(id, ..)| result(id, "one\n")));
-    history.push(assistant(said("Done."), &[]));
-    history.push(user("Thanks."));
-    [first, request_of(asked.clone(), history)]
-}
-
 #[test]
 fn each_preset_sends_the_recorded_requests_and_the_second_extends_the_first() {
     for preset in presets() {
         let provider = provider(preset.name, "");
         let answer = Answer::join(&decode(&provider, &[preset.stream.as_bytes()]).0, true);
         let requests = conversation(&preset.asked, &answer);
-        for (request, recorded) in requests.iter().zip(preset.requests) {
-            let body = encode(request, provider.profile()).unwrap().body;
-            let body = std::str::from_utf8(&body).unwrap();
-            assert_eq!(body, recorded.trim_end(), "{}", preset.name);
-        }
-        let open = preset.requests[0].trim_end().strip_suffix("]}").unwrap();
-        assert!(preset.requests[1].starts_with(open), "{}", preset.name);
+        let [first, second] = requests.map(|request| encode(&request, provider.profile()).unwrap().body);
+        assert_recorded(preset.name, [&first, &second], preset.requests);
     }
+    let names = presets()
+        .into_iter()
+        .flat_map(|preset| ["first", "second"].map(|which| format!("{}.{which}", preset.name)));
+    assert_all_of_the_folder(
+        "openai_chat/requests",
+        ".json",
+        names.chain(["rounds".to_owned()]),
+    );
 }
 
 #[test]

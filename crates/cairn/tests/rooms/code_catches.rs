@@ -32,9 +32,9 @@ fn a_room_uses_only_the_rooms_that_the_map_gives_it() {
         ("client", "run", "model"),
         ("run", "cursor", "client, clock, model, provider, store"),
         ("run", "config", "client, clock, model, provider, store"),
-        ("provider", "store", "clock, config, model"),
-        ("provider", "client", "clock, config, model"),
-        ("provider", "run", "clock, config, model"),
+        ("provider", "store", "clock, config, http_client, model"),
+        ("provider", "client", "clock, config, http_client, model"),
+        ("provider", "run", "clock, config, http_client, model"),
         ("store", "provider", "clock, model"),
         ("store", "client", "clock, model"),
         ("store", "run", "clock, model"),
@@ -86,7 +86,7 @@ fn every_allowed_import_is_clean() {
 
 #[test]
 fn an_import_is_found_in_whatever_form_it_is_written() {
-    let rule = "`provider` uses `store`; it may use clock, config, model";
+    let rule = "`provider` uses `store`; it may use clock, config, http_client, model";
     for body in [
         "use crate::{model::Usage, store::{Store, Row}};",
         "use crate::{store::*};",

@@ -85,7 +85,7 @@ pub const ROOMS: &[Room] = &[
     },
     Room {
         name: "provider",
-        may_use: &["clock", "config", "model"],
+        may_use: &["clock", "config", "http_client", "model"],
         never_paths: &["std::env", "std::process", "tokio::process", "prost", "sqlx"],
         never_words: &["cursor", "checkpoint", "protobuf"],
         may_wait: true,
@@ -116,7 +116,7 @@ pub const ROOMS: &[Room] = &[
     },
     Room {
         name: "web",
-        may_use: &["config"],
+        may_use: &["config", "http_client"],
         never_paths: &[
             "std::env",
             "std::process",
@@ -149,7 +149,7 @@ pub const ROOMS: &[Room] = &[
 pub const WIRING: &[&str] = &["lib", "main", "app", "demo", "prefix_report"];
 
 /// Modules beside the rooms that everyone may be told to use and that use none of them.
-pub const LEAVES: &[&str] = &["clock", "config", "guard", "picture", "server"];
+pub const LEAVES: &[&str] = &["clock", "config", "guard", "http_client", "picture", "server"];
 
 /// What a run may take from `provider/`: the port, not what stands behind it.
 pub const PROVIDER_PORT: &[&str] = &[

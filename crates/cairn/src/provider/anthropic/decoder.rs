@@ -150,10 +150,9 @@ impl AnthropicDecoder {
                 }
                 Ok(Progress::Open)
             }
-            "" if matches!(event.name, "" | "message") => {
-                Err(self
-                    .malformed("an event of the stream is none of the Messages API; check api and base_url"))
-            }
+            "" if matches!(event.name, "" | "message") => Err(self
+                .endpoint
+                .wrong_api("an event of the stream is none of the Messages API; check api and base_url")),
             _ => {
                 tracing::debug!(kind, name = event.name, "event of an unknown type passed over");
                 Ok(Progress::Open)
@@ -407,10 +406,13 @@ impl AnthropicDecoder {
                     // Fixed here once, so that execution, storage and replay all see the same text.
                     arguments = "{}".to_owned();
                 }
-                if !arguments.trim_start().starts_with('{')
-                    || serde_json::from_str::<IgnoredAny>(&arguments).is_err()
-                {
-                    let fault = format!("the input of tool call {index} ({name}) is no valid JSON object");
+                let fault = match serde_json::from_str::<IgnoredAny>(&arguments) {
+                    Err(fault) => Some(format!("is no valid JSON: {fault}")),
+                    Ok(_) if !arguments.trim_start().starts_with('{') => Some("is no JSON object".to_owned()),
+                    Ok(_) => None,
+                };
+                if let Some(fault) = fault {
+                    let fault = format!("the input of tool call {index} ({name}) {fault}");
                     self.broken_block.get_or_insert(fault);
                     return Ok(());
                 }

@@ -23,7 +23,7 @@ use super::sent::announced;
 use super::transport::Transport;
 use super::{ModelInvocation, ModelStream, Provider, RouteError};
 use crate::config::ModelConfig;
-use crate::model::{ModelRequest, RequestDigest};
+use crate::model::ModelRequest;
 
 pub use decoder::AnthropicDecoder;
 pub(crate) use encoder::Unmarked;
@@ -65,12 +65,7 @@ impl Provider for Anthropic {
             Ok(Ok(encoded)) => encoded,
             Ok(Err(failure)) | Err(failure) => return Box::pin(stream::iter([Err(failure)])),
         };
-        let digest = RequestDigest {
-            lineage: Arc::clone(self.profile.issuer()),
-            settings: self.profile.endpoint.settings,
-            items: encoded.items().to_vec(),
-            without_reasoning: false,
-        };
+        let digest = self.profile.endpoint.digest(encoded.items().to_vec(), false);
         let cancel = invocation.cancel.clone();
         let profile = Arc::clone(&self.profile);
         let events = call(Arc::clone(&self.transport), encoded.body, invocation, move || {

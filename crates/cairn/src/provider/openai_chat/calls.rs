@@ -10,7 +10,7 @@ use serde::de::IgnoredAny;
 
 use super::wire::{CallPiece, FunctionPiece};
 use crate::provider::ModelEvent;
-use crate::provider::arguments::{is_empty, may_be_empty};
+use crate::provider::arguments::{close, may_be_empty};
 use crate::provider::stream_text::{PendingHalf, StreamText};
 
 /// What an endpoint's own numbering says about a piece.
@@ -111,30 +111,13 @@ impl Calls {
 
     /// The endpoint has ended its answer: checks that every call is whole, announces the rest and ends all.
     pub(super) fn close(&mut self, events: &mut VecDeque<ModelEvent>) -> Result<(), String> {
-        for (index, call) in self.calls.iter().enumerate() {
-            if call.name.is_empty() {
-                return Err(format!("tool call {index} has no name"));
-            }
-            call.half.finish().map_err(|fault| {
-                fault.in_channel(&format!("the arguments of tool call {index} ({})", call.name))
-            })?;
-            if !is_empty(&call.arguments)
-                && let Err(fault) = serde_json::from_str::<IgnoredAny>(&call.arguments)
-            {
-                return Err(format!(
-                    "the arguments of tool call {index} ({}) are no valid JSON: {fault}",
-                    call.name
-                ));
-            }
+        for (index, call) in self.calls.iter_mut().enumerate() {
+            close(index, &call.name, &mut call.arguments, &call.half)?;
         }
         while self.announced < self.calls.len() {
             self.announce(events);
         }
         for (index, call) in self.calls.iter_mut().enumerate() {
-            if is_empty(&call.arguments) {
-                // Fixed here once, so that execution, storage and replay all see the same text.
-                call.arguments = "{}".to_owned();
-            }
             call.emit(index, events);
             events.push_back(ModelEvent::ToolCallEnd { index });
         }

@@ -135,9 +135,9 @@ impl ChatDecoder {
             if reports_usage || !matches!(event.name, "" | "message") {
                 return Ok(());
             }
-            return Err(
-                self.malformed("an event of the stream is no chat.completion.chunk; check api and base_url")
-            );
+            return Err(self
+                .endpoint
+                .wrong_api("an event of the stream is no chat.completion.chunk; check api and base_url"));
         };
         for choice in choices {
             self.read_choice(choice, events)?;

@@ -5,6 +5,7 @@
 //! sends the bytes.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use bytes::Bytes;
 
@@ -17,12 +18,10 @@ use crate::model::{
 };
 use crate::provider::bodies::Growing;
 use crate::provider::json::Json;
+use crate::provider::list::{List, Whole};
 use crate::provider::names;
+use crate::provider::openai;
 use crate::provider::parts::{Shown, only_text, shown};
-use crate::provider::{openai, sent};
-
-/// What follows the last message.
-const END: &str = "]}";
 
 /// An encoded request.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -53,26 +52,17 @@ impl ChatRequest {
 
 /// Encodes a request, or says what the endpoint has no way to do.
 pub fn encode(request: &ModelRequest, profile: &ChatProfile) -> Result<ChatRequest, ProviderFailure> {
-    let mut json = Json::default();
-    let mut items = Vec::with_capacity(request.prompt.tools.len() + request.history.len() + 1);
+    let (mut json, mut items) = (Json::default(), Vec::new());
     encode_head(&mut json, &mut items, request, profile)?;
-    let head = 0..json.bytes.len();
-    json.raw("\"messages\":[");
-    let mut messages = Vec::with_capacity(request.history.len() + 1);
+    let mut messages = List::begin(json, items, "messages");
     if !request.prompt.instructions.is_empty() {
-        let start = json.bytes.len();
-        json.raw(r#"{"role":"system","content":"#);
-        json.string(&request.prompt.instructions);
-        json.raw("}");
-        messages.push(start..json.bytes.len());
-        items.push(sent::item(ItemKind::Instructions, &json.bytes[start..]));
+        messages.entry(ItemKind::Instructions, |json| {
+            json.raw(r#"{"role":"system","content":"#);
+            json.string(&request.prompt.instructions);
+            json.raw("}");
+        });
     }
-    let writer = Messages {
-        json,
-        messages,
-        items,
-    };
-    encode_messages(writer, head, 0, request, profile)
+    encode_messages(messages, &request.history, &request.model, profile)
 }
 
 impl Growing for ChatRequest {
@@ -94,14 +84,13 @@ impl Growing for ChatRequest {
             messages,
             items,
         } = self;
-        let mut bytes = Vec::from(body);
-        bytes.truncate(bytes.len() - END.len());
-        let writer = Messages {
-            json: Json { bytes },
-            messages,
-            items,
-        };
-        encode_messages(writer, head, known, request, profile)
+        let messages = List::reopen(Whole {
+            body,
+            head,
+            entries: messages,
+            digests: items,
+        });
+        encode_messages(messages, &request.history[known..], &request.model, profile)
     }
 
     fn size(&self) -> usize {
@@ -109,84 +98,60 @@ impl Growing for ChatRequest {
     }
 }
 
-/// Appends the history from the item `known` on to the messages, and ends the body.
+/// Appends these items of the history, and ends the body. What surrounds an item never changes the item's bytes.
 fn encode_messages(
-    mut writer: Messages,
-    head: Range<usize>,
-    known: usize,
-    request: &ModelRequest,
+    mut messages: List,
+    history: &[Arc<HistoryItem>],
+    model: &ModelSpec,
     profile: &ChatProfile,
 ) -> Result<ChatRequest, ProviderFailure> {
-    let model = &request.model;
     let mut results = Results::default();
-    for item in request.history.iter().skip(known) {
+    for item in history {
         match item.as_ref() {
-            HistoryItem::User { parts, .. } => writer.user(&shown(parts, model)),
+            HistoryItem::User { parts, .. } => encode_user(&mut messages, &shown(parts, model)),
             HistoryItem::Assistant { said, calls, .. } => {
                 results.expect(calls.len());
-                writer.message(|json| encode_assistant(json, said, calls, profile))?;
+                messages.entry(ItemKind::Message, |json| {
+                    encode_assistant(json, said, calls, profile)
+                })?;
             }
             HistoryItem::ToolResult(result) => {
-                let pictures = writer.message(|json| results.write(json, result, model));
+                let pictures = messages.entry(ItemKind::Message, |json| results.write(json, result, model));
                 if !pictures.is_empty() {
                     let pictures = pictures.into_iter().map(Shown::Image);
-                    writer.user(
-                        &std::iter::once(Shown::Text(PICTURES))
-                            .chain(pictures)
-                            .collect::<Vec<_>>(),
-                    );
+                    let parts: Vec<_> = std::iter::once(Shown::Text(PICTURES)).chain(pictures).collect();
+                    encode_user(&mut messages, &parts);
                 }
             }
         }
     }
-    let Messages {
-        mut json,
-        messages,
-        items,
-    } = writer;
-    json.raw(END);
-    Ok(ChatRequest {
-        body: json.bytes.into(),
+    let Whole {
+        body,
         head,
-        messages,
-        items,
+        entries,
+        digests,
+    } = messages.end();
+    Ok(ChatRequest {
+        body,
+        head,
+        messages: entries,
+        items: digests,
     })
 }
 
-/// The messages under construction. What surrounds an item of the history never changes the item's bytes.
-struct Messages {
-    json: Json,
-    messages: Vec<Range<usize>>,
-    items: Vec<ItemDigest>,
-}
-
-impl Messages {
-    fn message<T>(&mut self, write: impl FnOnce(&mut Json) -> T) -> T {
-        if !self.messages.is_empty() {
-            self.json.raw(",");
-        }
-        let start = self.json.bytes.len();
-        let written = write(&mut self.json);
-        self.messages.push(start..self.json.bytes.len());
-        self.items
-            .push(sent::item(ItemKind::Message, &self.json.bytes[start..]));
-        written
+/// A user message; none if it says nothing. Text alone goes out as a string, which every dialect takes.
+fn encode_user(messages: &mut List, parts: &[Shown<'_>]) {
+    if parts.is_empty() {
+        return;
     }
-
-    /// A user message; none if it says nothing. Text alone goes out as a string, which every dialect takes.
-    fn user(&mut self, parts: &[Shown<'_>]) {
-        if parts.is_empty() {
-            return;
+    messages.entry(ItemKind::Message, |json| {
+        json.raw("{\"role\":\"user\",\"content\":");
+        match only_text(parts) {
+            Some(text) => json.string(&text),
+            None => encode_parts(json, parts),
         }
-        self.message(|json| {
-            json.raw("{\"role\":\"user\",\"content\":");
-            match only_text(parts) {
-                Some(text) => json.string(&text),
-                None => encode_parts(json, parts),
-            }
-            json.raw("}");
-        });
-    }
+        json.raw("}");
+    });
 }
 
 fn encode_head(
@@ -205,11 +170,15 @@ fn encode_head(
         json.raw(&format!("\"{}\":{limit},", profile.max_tokens_parameter));
     }
     encode_asked(json, &request.model, profile)?;
-    openai::write_cache_key(json, profile.prompt_cache_key, &request.conversation);
-    profile
-        .extra_body
-        .write(json, request.model.latency, &profile.endpoint)?;
-    openai::write_tools(json, items, &request.prompt.tools, &profile.endpoint, encode_tool)
+    openai::write_rest(
+        json,
+        items,
+        request,
+        profile.prompt_cache_key,
+        &profile.extra_body,
+        &profile.endpoint,
+        encode_tool,
+    )
 }
 
 /// What the run asks of the model beyond an answer.
@@ -231,7 +200,14 @@ fn encode_asked(json: &mut Json, model: &ModelSpec, profile: &ChatProfile) -> Re
             }
         }
     }
-    if let Some(enabled) = model.reasoning.enabled {
+    // An effort above none is a wish to think.
+    let by_default = || {
+        profile
+            .think_by_default
+            .then_some(effort != Some(ReasoningEffort::None))
+    };
+    if let Some(enabled) = model.reasoning.enabled.or_else(by_default) {
+        let members = &profile.thinking_members;
         let says_so = |effort: ReasoningEffort| enabled == (effort != ReasoningEffort::None);
         match profile.thinking {
             // An effort above none already asks for thinking, and none already asks for no thinking.
@@ -243,15 +219,15 @@ fn encode_asked(json: &mut Json, model: &ModelSpec, profile: &ChatProfile) -> Re
             }
             ThinkingParameter::ThinkingType => {
                 let word = if enabled { "enabled" } else { "disabled" };
-                json.raw(&format!("\"thinking\":{{\"type\":\"{word}\"}},"));
+                json.raw(&format!("\"thinking\":{{\"type\":\"{word}\"{members}}},"));
             }
             ThinkingParameter::EnableThinking => json.raw(&format!("\"enable_thinking\":{enabled},")),
             ThinkingParameter::ChatTemplate => {
                 json.raw(&format!(
-                    "\"chat_template_kwargs\":{{\"enable_thinking\":{enabled}}},"
+                    "\"chat_template_kwargs\":{{\"enable_thinking\":{enabled}{members}}},"
                 ));
             }
-            ThinkingParameter::ReasoningObject => reasoning.push(format!("\"enabled\":{enabled}")),
+            ThinkingParameter::ReasoningObject => reasoning.push(format!("\"enabled\":{enabled}{members}")),
         }
     }
     if !reasoning.is_empty() {

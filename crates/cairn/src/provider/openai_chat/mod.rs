@@ -24,7 +24,7 @@ use super::sent::announced;
 use super::transport::{Outgoing, Transport};
 use super::{ModelInvocation, ModelStream, Provider, RouteError};
 use crate::config::ModelConfig;
-use crate::model::{ModelRequest, RequestDigest};
+use crate::model::ModelRequest;
 
 pub use decoder::ChatDecoder;
 pub use encoder::{ChatRequest, encode};
@@ -72,12 +72,7 @@ impl Provider for OpenAiChat {
         {
             outgoing.headers.insert(name.clone(), key);
         }
-        let digest = RequestDigest {
-            lineage: Arc::clone(self.profile.issuer()),
-            settings: self.profile.endpoint.settings,
-            items,
-            without_reasoning: false,
-        };
+        let digest = self.profile.endpoint.digest(items, false);
         let cancel = invocation.cancel.clone();
         let profile = Arc::clone(&self.profile);
         let events = call(Arc::clone(&self.transport), outgoing, invocation, move || {

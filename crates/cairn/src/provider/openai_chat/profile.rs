@@ -56,6 +56,10 @@ pub struct ChatProfile {
     pub(crate) effort: EffortParameter,
     /// Option `thinking_parameter`: how thinking is switched on and off.
     pub(crate) thinking: ThinkingParameter,
+    /// Option `thinking_members`: further members of that parameter's object, each with a comma before it, as JSON text.
+    pub(crate) thinking_members: String,
+    /// Option `think_by_default`: ask for thinking where the client asks nothing.
+    pub(crate) think_by_default: bool,
     /// Option `efforts`: the efforts that the endpoint knows; absent leaves it to the endpoint to refuse one.
     pub(crate) efforts: Option<Vec<ReasoningEffort>>,
     /// Options `reasoning_replay` and `reasoning_field`: what goes back of the thinking.
@@ -119,6 +123,8 @@ impl ChatProfile {
     /// - `efforts`: the list of efforts that the endpoint knows.
     /// - `thinking_parameter`: `none` (default), `thinking.type`, `enable_thinking`,
     ///   `chat_template_kwargs.enable_thinking` or `reasoning.enabled`.
+    /// - `thinking_members`: a table of further members of the object that `thinking_parameter` writes.
+    /// - `think_by_default`: default false; true asks for thinking where the client asks nothing.
     /// - `reasoning_replay`: `received` (default), `always` or `never`.
     /// - `reasoning_field`: `received` (default), `reasoning_content` or `reasoning`; required by
     ///   `reasoning_replay = "always"`.
@@ -161,6 +167,13 @@ impl ChatProfile {
             ],
             ThinkingParameter::Absent,
         )?;
+        let think_by_default = options.flag("think_by_default", false)?;
+        if think_by_default && thinking == ThinkingParameter::Absent {
+            return Err(options.error(
+                "think_by_default",
+                "needs thinking_parameter; set it to what the endpoint takes",
+            ));
+        }
         let own_keys: Vec<&str> = OWN_KEYS
             .into_iter()
             .chain(include_usage.then_some("stream_options"))
@@ -185,6 +198,8 @@ impl ChatProfile {
             effort,
             efforts: options.choices("efforts", &EFFORTS)?,
             thinking,
+            thinking_members: thinking_members(options, thinking)?,
+            think_by_default,
             replay: reasoning_replay(options)?,
             trusts_call_index: options.choice(
                 "tool_call_index",
@@ -215,6 +230,14 @@ impl EffortParameter {
 }
 
 impl ThinkingParameter {
+    /// Whether it is an object, which may have further members.
+    fn is_object(self) -> bool {
+        match self {
+            Self::Absent | Self::EnableThinking => false,
+            Self::ThinkingType | Self::ChatTemplate | Self::ReasoningObject => true,
+        }
+    }
+
     /// The member of the body that carries it.
     fn member(self) -> Option<&'static str> {
         match self {
@@ -225,6 +248,21 @@ impl ThinkingParameter {
             Self::ReasoningObject => Some("reasoning"),
         }
     }
+}
+
+fn thinking_members(options: &mut Options, thinking: ThinkingParameter) -> Result<String, RouteError> {
+    const MEMBERS: &str = "thinking_members";
+    let members = options.body_members(MEMBERS, &["type", "enable_thinking", "enabled", "effort"])?;
+    if !members.is_empty() && !thinking.is_object() {
+        return Err(options.error(
+            MEMBERS,
+            "needs a thinking_parameter that is an object; set that, or put the members into extra_body",
+        ));
+    }
+    Ok(members
+        .iter()
+        .map(|(key, value)| format!(",{}:{value}", serde_json::Value::from(key.as_str())))
+        .collect())
 }
 
 fn reasoning_replay(options: &mut Options) -> Result<ReasoningReplay, RouteError> {

@@ -5,10 +5,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use serde::de::IgnoredAny;
-
 use crate::provider::ModelEvent;
-use crate::provider::arguments::{is_empty, may_be_empty};
+use crate::provider::arguments::{close, is_empty, may_be_empty};
 use crate::provider::blocks::Blocks;
 use crate::provider::stream_text::{PendingHalf, StreamText};
 
@@ -129,22 +127,7 @@ impl Calls {
         events: &mut VecDeque<ModelEvent>,
     ) -> Result<(), String> {
         let call = &mut self.calls[at];
-        if call.name.is_empty() {
-            return Err(format!("tool call {at} has no name"));
-        }
-        call.half
-            .finish()
-            .map_err(|fault| fault.in_channel(&format!("the arguments of tool call {at} ({})", call.name)))?;
-        if is_empty(&call.arguments) {
-            // Fixed here once, so that execution, storage and replay all see the same text.
-            call.arguments = "{}".to_owned();
-        }
-        if let Err(fault) = serde_json::from_str::<IgnoredAny>(&call.arguments) {
-            return Err(format!(
-                "the arguments of tool call {at} ({}) are no valid JSON: {fault}",
-                call.name
-            ));
-        }
+        close(at, &call.name, &mut call.arguments, &call.half)?;
         call.done = true;
         self.settle(blocks, events);
         Ok(())

@@ -234,15 +234,15 @@ impl ResponsesDecoder {
                 .object
                 .is_some_and(|object| object.get() == r#""chat.completion.chunk""#);
         if is_chat {
-            return Err(self.endpoint.malformed(
-                "the endpoint answered with chunks of Chat Completions; set api = \"openai-chat\", or base_url to an \
+            return Err(self.endpoint.wrong_api(
+                "it answered with chunks of Chat Completions; set api = \"openai-chat\", or base_url to an \
                  endpoint of the Responses API",
             ));
         }
         if matches!(event.name, "" | "message") || Known::of(event.name).is_some() {
             return Err(self
                 .endpoint
-                .malformed("an event of the stream has no type; check api and base_url"));
+                .wrong_api("an event of the stream has no type; check api and base_url"));
         }
         self.unknown_events += 1;
         Ok(Progress::Open)

@@ -17,15 +17,13 @@ use crate::model::{
 };
 use crate::provider::bodies::Growing;
 use crate::provider::json::Json;
+use crate::provider::list::{List, Whole};
 use crate::provider::names;
 use crate::provider::parts::{Shown, only_text, shown};
 use crate::provider::{openai, sent};
 
 /// What an output says where a tool gave nothing; endpoints refuse empty ones.
 const NOTHING: &str = "(The tool gave nothing.)";
-
-/// What follows the last item.
-const END: &str = "]}";
 
 /// An encoded request.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -101,18 +99,19 @@ impl Growing for ResponsesRequest {
             digests,
             carries_reasoning,
         } = self;
-        let mut bytes = Vec::from(body);
-        bytes.truncate(bytes.len() - END.len());
         let mut input = Input {
-            json: Json { bytes },
-            items,
-            digests,
+            list: List::reopen(Whole {
+                body,
+                head,
+                entries: items,
+                digests,
+            }),
             carries_reasoning,
         };
         for item in new {
             input.encode(item, true, &request.model, profile)?;
         }
-        Ok(input.finish(head))
+        Ok(input.finish())
     }
 
     fn size(&self) -> usize {
@@ -134,21 +133,16 @@ fn encode_from(
     profile: &ResponsesProfile,
     reasoning_from: usize,
 ) -> Result<ResponsesRequest, ProviderFailure> {
-    let mut json = Json::default();
-    let mut digests = Vec::with_capacity(request.prompt.tools.len() + request.history.len() + 1);
+    let (mut json, mut digests) = (Json::default(), Vec::new());
     encode_head(&mut json, &mut digests, request, profile)?;
-    let head = 0..json.bytes.len();
-    json.raw("\"input\":[");
     let mut input = Input {
-        json,
-        digests,
-        items: Vec::with_capacity(request.history.len()),
+        list: List::begin(json, digests, "input"),
         carries_reasoning: false,
     };
     for (index, item) in request.history.iter().enumerate() {
         input.encode(item, index >= reasoning_from, &request.model, profile)?;
     }
-    Ok(input.finish(head))
+    Ok(input.finish())
 }
 
 fn encode_head(
@@ -167,14 +161,12 @@ fn encode_head(
         json.raw(&format!("\"max_output_tokens\":{limit},"));
     }
     encode_asked(json, &request.model, profile)?;
-    openai::write_cache_key(json, profile.prompt_cache_key, &request.conversation);
-    profile
-        .extra_body
-        .write(json, request.model.latency, &profile.endpoint)?;
-    openai::write_tools(
+    openai::write_rest(
         json,
         digests,
-        &request.prompt.tools,
+        request,
+        profile.prompt_cache_key,
+        &profile.extra_body,
         &profile.endpoint,
         encode_tool,
     )?;
@@ -243,20 +235,23 @@ fn own_payload<'a>(said: &'a Assistant, profile: &ResponsesProfile) -> Option<&'
 
 /// The input under construction.
 struct Input {
-    json: Json,
-    items: Vec<Range<usize>>,
-    digests: Vec<ItemDigest>,
+    list: List,
     carries_reasoning: bool,
 }
 
 impl Input {
-    fn finish(mut self, head: Range<usize>) -> ResponsesRequest {
-        self.json.raw(END);
-        ResponsesRequest {
-            body: self.json.bytes.into(),
+    fn finish(self) -> ResponsesRequest {
+        let Whole {
+            body,
             head,
-            items: self.items,
-            digests: self.digests,
+            entries,
+            digests,
+        } = self.list.end();
+        ResponsesRequest {
+            body,
+            head,
+            items: entries,
+            digests,
             carries_reasoning: self.carries_reasoning,
         }
     }
@@ -286,14 +281,7 @@ impl Input {
     }
 
     fn item(&mut self, write: impl FnOnce(&mut Json)) {
-        if !self.items.is_empty() {
-            self.json.raw(",");
-        }
-        let start = self.json.bytes.len();
-        write(&mut self.json);
-        self.items.push(start..self.json.bytes.len());
-        self.digests
-            .push(sent::item(ItemKind::Message, &self.json.bytes[start..]));
+        self.list.entry(ItemKind::Message, write);
     }
 
     /// A user message; none if it says nothing.

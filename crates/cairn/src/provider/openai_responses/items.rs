@@ -167,23 +167,7 @@ impl Items {
             _ => self.open(kind, output_index, id),
         };
         self.items[at].added = true;
-        match &mut self.items[at].body {
-            Body::Reasoning(_) => Ok(()),
-            Body::Message(message) => {
-                message.phase = filled(&item.phase).map(str::to_owned).or(message.phase.take());
-                Ok(())
-            }
-            Body::Call(call) => {
-                let call = *call;
-                self.calls.name(
-                    call,
-                    filled(&item.call_id),
-                    filled(&item.name),
-                    &mut self.blocks,
-                    events,
-                )
-            }
-        }
+        self.describe(at, &item, events)
     }
 
     /// A piece of a message.
@@ -411,6 +395,29 @@ impl Items {
         record
     }
 
+    /// Takes what an item says of itself, at its beginning and at its end.
+    fn describe(
+        &mut self,
+        at: usize,
+        item: &Item<'_>,
+        events: &mut VecDeque<ModelEvent>,
+    ) -> Result<(), String> {
+        match &mut self.items[at].body {
+            Body::Reasoning(_) => Ok(()),
+            Body::Message(message) => {
+                message.phase = filled(&item.phase).map(str::to_owned).or(message.phase.take());
+                Ok(())
+            }
+            Body::Call(call) => self.calls.name(
+                *call,
+                filled(&item.call_id),
+                filled(&item.name),
+                &mut self.blocks,
+                events,
+            ),
+        }
+    }
+
     fn complete(
         &mut self,
         at: usize,
@@ -421,6 +428,7 @@ impl Items {
             // The last id is the one under which the endpoint knows the item.
             self.items[at].id = Some(id.to_owned());
         }
+        self.describe(at, item, events)?;
         match &mut self.items[at].body {
             Body::Reasoning(reasoning) => {
                 let encrypted = filled(&item.encrypted_content);
@@ -433,19 +441,11 @@ impl Items {
                     self.blocks.emit(Words::Thinking, &words, events);
                 }
             }
-            Body::Message(message) => {
-                message.phase = filled(&item.phase).map(str::to_owned).or(message.phase.take());
+            Body::Message(_) => {
                 self.complete_message(at, item.content.as_deref().unwrap_or_default(), events)?;
             }
             Body::Call(call) => {
                 let call = *call;
-                self.calls.name(
-                    call,
-                    filled(&item.call_id),
-                    filled(&item.name),
-                    &mut self.blocks,
-                    events,
-                )?;
                 if let Some(arguments) = arguments(item)? {
                     self.calls
                         .set_arguments(call, &arguments, &mut self.blocks, events)?;

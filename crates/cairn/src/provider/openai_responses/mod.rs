@@ -72,12 +72,9 @@ impl OpenAiResponses {
     }
 
     fn digest(&self, request: &ResponsesRequest, without_reasoning: bool) -> RequestDigest {
-        RequestDigest {
-            lineage: Arc::clone(self.profile.issuer()),
-            settings: self.profile.endpoint.settings,
-            items: request.digests().to_vec(),
-            without_reasoning,
-        }
+        self.profile
+            .endpoint
+            .digest(request.digests().to_vec(), without_reasoning)
     }
 
     /// Sends the request once more without the reasoning of its history. The answer's replay state says so, and with it
