@@ -16,6 +16,7 @@ mod acknowledgements;
 mod appends;
 mod cases;
 mod conversation;
+mod cuts;
 mod facts;
 mod fetches;
 mod inside;
