@@ -232,6 +232,20 @@ impl Conversation {
         }
     }
 
+    /// Another window went on from this state of the turn, with [`NEXT`]. `committed` results of the turn are in the
+    /// database.
+    #[track_caller]
+    pub fn went_on_from(&self, held: &ConversationStateStructure, committed: usize, reference: &Reference) {
+        let mut told = self.told();
+        assert_eq!(told.pop().unwrap(), format!("user: {NEXT}"));
+        nothing_is_lost(&told, held, committed, reference);
+        assert!(
+            self.commands() <= usize::from(has_command(&reference.lines)),
+            "the command was run again"
+        );
+        self.assert_clean();
+    }
+
     /// The turn went well, whatever happened on the way: the model is told the same as if nothing had.
     pub async fn nothing_happened(&mut self, reference: &Reference) {
         self.cursor.send(NEXT).await.success();

@@ -82,7 +82,7 @@ fn leave_at(cursor: &mut FakeCursor, frame: usize) {
 }
 
 /// Whether the client answers a frame.
-fn asks(frame: &RunFrame) -> bool {
+pub fn asks(frame: &RunFrame) -> bool {
     let RunFrame::Message(message) = frame else {
         return false;
     };

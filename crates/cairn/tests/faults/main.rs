@@ -22,6 +22,7 @@ mod fetches;
 mod inside;
 mod kill_at_commits;
 mod kill_at_frames;
+mod late_answers;
 mod outside;
 mod process;
 mod rig;
