@@ -20,13 +20,13 @@ use super::lifecycle::{canceled, failed};
 use super::presentation::Presentation;
 use super::prompting::PromptAssets;
 use super::proto::agent::{AgentRunRequest, agent_client_message, conversation_action};
-use super::request::{ContextLink, Prepared, prepare};
+use super::request::{ContextLink, Prepared, prepare, run_id};
 use super::run_sse::RunOutput;
 use super::session::Session;
 use super::sessions::SessionIo;
 use super::tools::ToolRuntime;
 use crate::config::ModelConfig;
-use crate::model::{RunFailure, RunKind};
+use crate::model::{ConversationId, RunFailure, RunKind};
 use crate::run::{self, RunServices};
 use crate::web::WebServices;
 
@@ -77,6 +77,8 @@ async fn conduct(
         first = first_message(request_id, &mut inbound) => first?,
     };
     tracing::Span::current().record("conversation", request.conversation_id.as_deref());
+    let conversation = ConversationId::new(request.conversation_id.as_deref().unwrap_or_default());
+    let asked = context.services.registry.asked(conversation, run_id(request_id));
     let blobs = BlobSync::new(output.writer());
     let link = ContextLink::new(output.writer());
     let prepared = {
@@ -86,6 +88,8 @@ async fn conduct(
             tokio::select! {
                 () = shutdown.cancelled() => return Err(canceled()),
                 () = output.closed() => return Err(canceled()),
+                // Whatever the client still says, a later request of the conversation counts.
+                () = asked.overtaken().cancelled() => return Err(canceled()),
                 done = &mut work => break done.map_err(|failure| failed(&failure))?,
                 message = inbound.recv() => route(message, &blobs, &link)?,
             }
@@ -98,6 +102,10 @@ async fn conduct(
         notices,
         delegations,
     } = prepared;
+    // Nothing is awaited between here and the beginning of the run.
+    if asked.overtaken().is_cancelled() {
+        return Err(canceled());
+    }
     // From here on no end is missed: what has ended already is looked for when the session begins.
     let delegations = Delegations::new(
         context.services.store.clone(),
@@ -127,6 +135,7 @@ async fn conduct(
     let worker = AbortOnDropHandle::new(tokio::spawn(worker.work(queue).in_current_span()));
     let model = Arc::clone(&run.model);
     let (handle, _task) = run::start(context.services.clone(), run);
+    drop(asked);
     let mut tools = ToolRuntime::new(tools);
     // The question for the request context has taken the first exec id, whether it was asked or not.
     let context_exec_id = tools.reserve_exec_id();

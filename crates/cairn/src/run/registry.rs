@@ -1,5 +1,6 @@
-//! Which run is active in each conversation of this process, and which of them are whose subagents: a newer run stops
-//! the older one of its conversation, and a run that is stopped stops all that were started for it.
+//! Which run is active in each conversation of this process, which are asked for and still to begin, and which of them are
+//! whose subagents: a newer run stops the older ones of its conversation, and a run that is stopped stops all that were
+//! started for it.
 //!
 //! Owns only that index: who may write to a conversation is decided by the store. Must never know: what a run does.
 
@@ -18,6 +19,7 @@ const ENDS: usize = 64;
 #[derive(Clone, Debug)]
 pub struct RunRegistry {
     active: Arc<Mutex<BTreeMap<ConversationId, ActiveRun>>>,
+    asked: Arc<Mutex<AskedRuns>>,
     beginning: Arc<tokio::sync::Mutex<()>>,
     ends: broadcast::Sender<ConversationId>,
 }
@@ -26,6 +28,7 @@ impl Default for RunRegistry {
     fn default() -> Self {
         Self {
             active: Arc::default(),
+            asked: Arc::default(),
             beginning: Arc::default(),
             ends: broadcast::Sender::new(ENDS),
         }
@@ -39,6 +42,38 @@ struct ActiveRun {
     cancel: CancellationToken,
 }
 
+/// Runs that are still to begin, in the order in which they were asked for.
+#[derive(Debug, Default)]
+struct AskedRuns {
+    last: u64,
+    waiting: BTreeMap<u64, (ConversationId, RunId, CancellationToken)>,
+}
+
+/// A run that is asked for and still to begin. Forgotten when dropped.
+#[derive(Debug)]
+pub struct AskedRun {
+    asked: Arc<Mutex<AskedRuns>>,
+    place: u64,
+    overtaken: CancellationToken,
+}
+
+impl AskedRun {
+    /// Cancelled when a run of the conversation that was asked for later has begun: this one must not begin any more.
+    pub const fn overtaken(&self) -> &CancellationToken {
+        &self.overtaken
+    }
+}
+
+impl Drop for AskedRun {
+    fn drop(&mut self) {
+        self.asked
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .waiting
+            .remove(&self.place);
+    }
+}
+
 /// For whom a run works, as far as its client said so.
 #[derive(Clone, Debug, Default)]
 struct Lineage {
@@ -49,8 +84,26 @@ struct Lineage {
 }
 
 impl RunRegistry {
-    /// Makes a run the active one of its conversation and cancels the one it replaces.
+    /// Notes that a run is asked for: it takes time to prepare, and another one may begin meanwhile.
+    pub fn asked(&self, conversation: ConversationId, run: RunId) -> AskedRun {
+        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        asked.last += 1;
+        let place = asked.last;
+        let overtaken = CancellationToken::new();
+        asked
+            .waiting
+            .insert(place, (conversation, run, overtaken.clone()));
+        AskedRun {
+            asked: self.asked.clone(),
+            place,
+            overtaken,
+        }
+    }
+
+    /// Makes a run the active one of its conversation and cancels the one it replaces, and those that were asked for
+    /// before it and have not begun.
     pub fn register(&self, run: &PreparedRun, cancel: &CancellationToken) {
+        self.overtake(run);
         let mut active = self.lock();
         let entry = ActiveRun {
             run: run.id.clone(),
@@ -62,6 +115,19 @@ impl RunRegistry {
         if let Some(old) = replaced {
             tracing::info!(conversation = %run.conversation, run = %old.run, by = %run.id, "a newer run takes over");
             old.cancel.cancel();
+        }
+    }
+
+    fn overtake(&self, run: &PreparedRun) {
+        let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let earlier = asked
+            .waiting
+            .values()
+            .take_while(|(_, waiting, _)| *waiting != run.id)
+            .filter(|(conversation, ..)| *conversation == run.conversation);
+        for (_, older, overtaken) in earlier {
+            tracing::info!(conversation = %run.conversation, run = %older, by = %run.id, "a newer run has begun first");
+            overtaken.cancel();
         }
     }
 

@@ -33,28 +33,6 @@ impl Store {
         tx.commit().await.map_err(StoreError::database("commit an input"))
     }
 
-    /// Whether any content of an input was noted.
-    ///
-    /// # Errors
-    /// If the database fails.
-    pub async fn knows_input(
-        &self,
-        conversation: &ConversationId,
-        input_id: &str,
-    ) -> Result<bool, StoreError> {
-        sqlx::query_scalar(
-            "SELECT EXISTS (
-                 SELECT 1 FROM inputs JOIN conversations ON conversations.key = inputs.conversation_key
-                 WHERE conversations.id = ? AND input_id = ?
-             )",
-        )
-        .bind(conversation.as_str())
-        .bind(input_id)
-        .fetch_one(&mut *self.read().await?)
-        .await
-        .map_err(StoreError::database("find an input"))
-    }
-
     /// Whether this content of an input was noted as having become this message.
     ///
     /// # Errors

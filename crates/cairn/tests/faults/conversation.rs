@@ -6,13 +6,12 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use cairn::cursor::proto::agent::ConversationStateStructure;
+use cairn::cursor::proto::agent::{ConversationStateStructure, exec_server_message};
 use cairn::model::{ConversationId, FailureKind};
 use cairn::store::{RecordedOutcome, Store};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::facts::Facts;
 use super::support::fake_cursor::{ExecAnswer, FakeCursor, TurnReport, is_heartbeat};
 use super::support::strict_chat::{RecordedRequest, Reply, StrictChat};
 
@@ -158,6 +157,27 @@ impl Conversation {
         }
     }
 
+    /// Plays a turn with tools until its first round is staged and waits for all of its results. Then something happens,
+    /// and the client goes away.
+    pub async fn left_in_a_round(&mut self, then: impl FnOnce()) -> TurnReport {
+        let as_before = std::mem::replace(
+            &mut self.cursor.hooks.exec,
+            Box::new(|exec| match exec.message {
+                Some(exec_server_message::Message::RequestContextArgs(_)) => ExecAnswer::Run,
+                _ => ExecAnswer::Hold,
+            }),
+        );
+        let mut turn = self.cursor.start_turn(Turn::Tools.message()).await;
+        turn.until_held(3).await;
+        if turn.report().checkpoints.len() == 1 {
+            turn.until_checkpoint(1).await;
+        }
+        then();
+        let report = turn.close();
+        self.cursor.hooks.exec = as_before;
+        report
+    }
+
     /// Sees what the model is told next after a turn in which nothing broke.
     pub async fn reference(&mut self, report: TurnReport) -> Reference {
         let roots = self.cursor.state().root_prompt_messages_json.len();
@@ -171,9 +191,15 @@ impl Conversation {
         }
     }
 
-    /// The client goes on after something broke in the turn, and everything is as it must be. `crashed` is what the
-    /// database held. Returns how many further runs there were.
-    pub async fn go_on(&mut self, turn: Turn, how: GoOn, crashed: &Facts, reference: &Reference) -> usize {
+    /// The client goes on after something broke in the turn, and everything is as it must be. `committed` tells, once
+    /// nothing runs any more, how many results the broken run committed. Returns how many further runs there were.
+    pub async fn go_on(
+        &mut self,
+        turn: Turn,
+        how: GoOn,
+        committed: impl AsyncFnOnce() -> usize,
+        reference: &Reference,
+    ) -> usize {
         let held = self.cursor.state();
         let commands = self.commands();
         let has_begun = held.turns.len() == 2;
@@ -190,7 +216,7 @@ impl Conversation {
         let mut told = self.told();
         assert_eq!(told.pop().unwrap(), format!("user: {NEXT}"));
         match how {
-            GoOn::Send => nothing_is_lost(&told, &held, crashed, reference),
+            GoOn::Send => nothing_is_lost(&told, &held, committed().await, reference),
             GoOn::Resume => same(&told, &reference.lines),
         }
         // A command whose result the client's state holds is not run again, and no other one but by a resume.
@@ -204,6 +230,20 @@ impl Conversation {
             GoOn::Send => 1,
             GoOn::Resume => 2,
         }
+    }
+
+    /// Another window went on from this state of the turn, with [`NEXT`]. `committed` results of the turn are in the
+    /// database.
+    #[track_caller]
+    pub fn went_on_from(&self, held: &ConversationStateStructure, committed: usize, reference: &Reference) {
+        let mut told = self.told();
+        assert_eq!(told.pop().unwrap(), format!("user: {NEXT}"));
+        nothing_is_lost(&told, held, committed, reference);
+        assert!(
+            self.commands() <= usize::from(has_command(&reference.lines)),
+            "the command was run again"
+        );
+        self.assert_clean();
     }
 
     /// The turn went well, whatever happened on the way: the model is told the same as if nothing had.
@@ -242,13 +282,13 @@ impl Conversation {
     }
 }
 
-/// The model is told what the client's state holds, every result that was committed for its open round, and nothing
-/// twice.
+/// The model is told what the client's state holds, every result that was committed for its open round (`committed` are
+/// those of the whole turn), and nothing twice.
 #[track_caller]
 fn nothing_is_lost(
     told: &[String],
     held: &ConversationStateStructure,
-    crashed: &Facts,
+    committed: usize,
     reference: &Reference,
 ) {
     let settled = reference.settled(held);
@@ -269,8 +309,8 @@ fn nothing_is_lost(
     assert_eq!((results.len(), round.len()), (calls, calls + 1), "{told:#?}");
     results.retain(|_, result| !result.contains("interrupted"));
     let is_result = |line: &&String| line.starts_with("tool");
-    let committed = crashed.count("tool_completions") - told[..settled].iter().filter(is_result).count();
-    assert_eq!(results.len(), committed, "{told:#?}");
+    let settled_results = told[..settled].iter().filter(is_result).count();
+    assert_eq!(results.len(), committed - settled_results, "{told:#?}");
     for (call, result) in results {
         assert!(
             reference.lines.contains(&format!("{call}: {result}")),

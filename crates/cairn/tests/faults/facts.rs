@@ -22,6 +22,8 @@ const FACTS: [&str; 8] = [
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Facts {
     facts: BTreeMap<&'static str, BTreeSet<String>>,
+    /// Results that each run has committed, by the run's id.
+    completions: BTreeMap<String, usize>,
     /// Model calls that were written down before they were made.
     pub model_calls: i64,
 }
@@ -58,16 +60,56 @@ impl Facts {
             .await
             .unwrap();
         assert_eq!(orphans, Vec::<String>::new());
-        let mut facts = BTreeMap::new();
-        for table in FACTS {
-            facts.insert(table, rows(&mut database, table).await);
-        }
-        let model_calls: i64 = sqlx::query_scalar("SELECT coalesce(sum(provider_calls), 0) FROM runs")
-            .fetch_one(&mut database)
+        let facts = Self::of(&mut database).await;
+        database.close().await.unwrap();
+        facts
+    }
+
+    /// Reads the folder of a server that lives, as it is at one moment.
+    pub async fn read_beside(data: &Path) -> Self {
+        let mut database = SqliteConnectOptions::new()
+            .filename(data.join("cairn.db"))
+            .read_only(true)
+            .connect()
             .await
             .unwrap();
+        let mut moment = database.begin().await.unwrap();
+        let facts = Self::of(&mut moment).await;
+        moment.rollback().await.unwrap();
         database.close().await.unwrap();
-        Self { facts, model_calls }
+        facts
+    }
+
+    async fn of(database: &mut SqliteConnection) -> Self {
+        let mut facts = BTreeMap::new();
+        for table in FACTS {
+            facts.insert(table, rows(database, table).await);
+        }
+        let completions: Vec<(String, i64)> = sqlx::query_as(
+            "SELECT runs.id, count(*) FROM tool_completions JOIN tool_rounds ON tool_rounds.key = round_key
+             JOIN runs ON runs.key = run_key GROUP BY runs.key",
+        )
+        .fetch_all(&mut *database)
+        .await
+        .unwrap();
+        let model_calls: i64 = sqlx::query_scalar("SELECT coalesce(sum(provider_calls), 0) FROM runs")
+            .fetch_one(&mut *database)
+            .await
+            .unwrap();
+        Self {
+            facts,
+            completions: completions
+                .into_iter()
+                .map(|(run, count)| (run, usize::try_from(count).unwrap()))
+                .collect(),
+            model_calls,
+        }
+    }
+
+    /// How many results the run that served a request has committed.
+    pub fn completions_of(&self, request: &str) -> usize {
+        let run = cairn::cursor::request::run_id(request);
+        self.completions.get(run.as_str()).copied().unwrap_or_default()
     }
 
     /// How many rows a table has.

@@ -1,8 +1,10 @@
 //! A conversation with a server in this process, whose limits the test sets.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use cairn::cursor::inbox::InboxLimits;
+use cairn::cursor::proto::agent::ConversationStateStructure;
 use cairn::cursor::run_sse::StreamLimits;
 use cairn::cursor::sessions::SessionLimits;
 use cairn::model::FailureKind;
@@ -102,10 +104,46 @@ impl Inside {
         let models = vec![chat_model(&conversation.chat.base_url())];
         let server = CairnServer::with_models(data.path(), models, SessionLimits::default()).await;
         conversation.cursor.reconnect(&server.base_url, KEY).await;
-        let runs = conversation.go_on(turn, how, &crashed, reference).await;
+        let committed = async || crashed.count("tool_completions");
+        let runs = conversation.go_on(turn, how, committed, reference).await;
         server.stop().await;
         crashed.assert_kept_in(&Facts::read(data.path()).await);
         runs_are_over(data.path(), 1 + runs, conversation.breaks, broken).await;
+        conversation.assert_clean();
+    }
+
+    /// Where the database is.
+    pub fn data(&self) -> PathBuf {
+        self.data.path().to_owned()
+    }
+
+    /// Another window has taken the conversation over from the run with this request, with a message on top of this
+    /// state, and its run has ended well: everything is as it must be.
+    pub async fn taken_over(self, held: &ConversationStateStructure, request: &str, reference: &Reference) {
+        let committed = Facts::read_beside(self.data.path()).await.completions_of(request);
+        self.conversation.went_on_from(held, committed, reference);
+        self.server.stop().await;
+        runs_are_over(self.data.path(), 2, 1, Broken::Cancelled).await;
+    }
+
+    /// The client closed the stream of the run with this request: it goes on at once with the server that lives on, and
+    /// everything is as it must be.
+    pub async fn survive_cut(self, turn: Turn, how: GoOn, request: &str, reference: &Reference) {
+        let Self {
+            mut conversation,
+            server,
+            data,
+        } = self;
+        let at_the_cut = Facts::read_beside(data.path()).await;
+        // The run that was left may commit until the next one takes the conversation over.
+        let committed = async || {
+            let later = Facts::read_beside(data.path()).await;
+            later.completions_of(request)
+        };
+        let runs = conversation.go_on(turn, how, committed, reference).await;
+        server.stop().await;
+        at_the_cut.assert_kept_in(&Facts::read(data.path()).await);
+        runs_are_over(data.path(), 1 + runs, conversation.breaks, Broken::Cancelled).await;
         conversation.assert_clean();
     }
 }

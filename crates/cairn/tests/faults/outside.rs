@@ -2,13 +2,12 @@
 
 use std::path::PathBuf;
 
-use cairn::cursor::proto::agent::exec_server_message;
 use tempfile::TempDir;
 
 use super::conversation::{Broken, Conversation, GoOn, Reference, Turn, runs_are_over};
 use super::facts::{Facts, commits};
 use super::process::{Home, KEY, Process};
-use super::support::fake_cursor::{End, ExecAnswer, TurnReport};
+use super::support::fake_cursor::{End, TurnReport};
 
 /// The server's process, its client and its model.
 pub struct Outside {
@@ -53,24 +52,8 @@ impl Outside {
 
     /// Plays a turn with tools until its first round is staged and waits for all of its results, and kills the server.
     pub async fn killed_in_a_round(&mut self) -> TurnReport {
-        let mut kill = self.server.killer();
-        let cursor = &mut self.conversation.cursor;
-        let as_before = std::mem::replace(
-            &mut cursor.hooks.exec,
-            Box::new(|exec| match exec.message {
-                Some(exec_server_message::Message::RequestContextArgs(_)) => ExecAnswer::Run,
-                _ => ExecAnswer::Hold,
-            }),
-        );
-        let mut turn = cursor.start_turn(Turn::Tools.message()).await;
-        turn.until_held(3).await;
-        if turn.report().checkpoints.len() == 1 {
-            turn.until_checkpoint(1).await;
-        }
-        kill();
-        let report = turn.close();
-        cursor.hooks.exec = as_before;
-        report
+        let kill = self.server.killer();
+        self.conversation.left_in_a_round(kill).await
     }
 
     /// Plays a turn in which nothing breaks.
@@ -108,7 +91,8 @@ impl Outside {
         assert!(matches!(broken.end, End::Broken(_)), "{broken}");
         let crashed = Facts::read(&self.data()).await;
         self.connect(self.home.start()).await;
-        let runs = self.conversation.go_on(turn, how, &crashed, reference).await;
+        let committed = async || crashed.count("tool_completions");
+        let runs = self.conversation.go_on(turn, how, committed, reference).await;
         self.server.killer()();
         crashed.assert_kept_in(&Facts::read(&self.data()).await);
         runs_are_over(

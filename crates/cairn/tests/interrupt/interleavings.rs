@@ -53,7 +53,9 @@ enum Step {
     Fail(Index),
     /// The client vanishes.
     Vanish(Index),
-    /// The client refuses the state that a run waits for.
+    /// The client confirms the state that any run waits for, or waited for before it ended.
+    Confirm(Index),
+    /// The client refuses such a state.
     Refuse(Index),
     /// It forgets that state.
     Forget(Index),
@@ -81,6 +83,7 @@ fn step() -> impl Strategy<Value = Step> {
         30 => (run(), model.clone(), any::<Index>()).prop_map(|(run, model, call)| Step::Go(run, model, call)),
         1 => (run(), model).prop_map(|(run, model)| Step::Model(run, model)),
         1 => (run(), any::<Index>()).prop_map(|(run, call)| Step::Result(run, call)),
+        2 => run().prop_map(Step::Confirm),
         1 => prop_oneof![
             run().prop_map(Step::UnknownResult),
             run().prop_map(Step::Cancel),
@@ -119,6 +122,8 @@ struct Run {
     /// The last request of this run.
     requested: Option<Vec<Arc<HistoryItem>>>,
     barrier: Option<(RevisionId, Barrier)>,
+    /// What it waited for when it ended.
+    late: Option<Barrier>,
     round: Option<Arc<ToolRound>>,
     /// Calls that a result was sent for.
     answered: BTreeSet<(ToolRoundId, CallId)>,
@@ -252,8 +257,18 @@ impl World {
                 run.barrier = None;
                 run.handle = None;
             }
+            Step::Confirm(run) => {
+                let run = run.index(self.runs.len());
+                self.confirm(run);
+                if let Some(late) = self.runs[run].late.take() {
+                    late.release();
+                }
+            }
             Step::Refuse(run) => {
                 let run = run.index(self.runs.len());
+                if let Some(late) = self.runs[run].late.take() {
+                    late.fail(RunFailure::Client("no space".into()));
+                }
                 if let Some((_, barrier)) = self.runs[run].barrier.take() {
                     self.runs[run].stopping = true;
                     barrier.fail(RunFailure::Client("no space".into()));
@@ -315,6 +330,7 @@ impl World {
             lineage,
             requested: None,
             barrier: None,
+            late: None,
             round: None,
             answered: BTreeSet::new(),
             unanswered: 0,
@@ -356,14 +372,14 @@ impl World {
         }
     }
 
-    /// Whether there was somebody to tell.
+    /// Whether there was somebody to tell. A run that has ended is told too, and must not listen.
     fn tell(&self, run: usize, command: ClientCommand) -> bool {
         let run = &self.runs[run];
-        run.outcome.is_none()
-            && run
-                .handle
-                .as_ref()
-                .is_some_and(|handle| handle.commands.send(command).is_ok())
+        let sent = run
+            .handle
+            .as_ref()
+            .is_some_and(|handle| handle.commands.send(command).is_ok());
+        sent && run.outcome.is_none()
     }
 
     /// The client holds the state from now on.
@@ -526,7 +542,7 @@ impl World {
                     run.id
                 );
                 run.outcome = Some(outcome);
-                run.barrier = None;
+                run.late = run.barrier.take().map(|(_, barrier)| barrier);
             }
             _ => {}
         }

@@ -99,10 +99,6 @@ async fn an_edited_message_begins_a_branch_and_takes_back_all_that_followed_from
         );
         if let Some(database) = database {
             bench = bench.restart(database).await;
-            // Which content a message had is a fact of the database; without it the edit cannot be told.
-            if database == Database::Lost {
-                continue;
-            }
         }
 
         // The client sends its newest state: only the message's id says where the branch begins.
@@ -165,6 +161,84 @@ async fn the_first_message_can_be_edited_and_the_same_message_again_is_no_edit()
     assert_eq!(bench.bodies().len(), requests);
     let roots = &report.checkpoints.last().unwrap().root_prompt_messages_json;
     assert_eq!(*roots, state.root_prompt_messages_json);
+    bench.assert_clean();
+}
+
+/// What the client's own turns say of a message tells an edit from a repeat, where the database that knew it is lost.
+#[tokio::test]
+async fn without_a_database_the_same_message_again_is_no_edit_and_an_edit_of_the_edit_is_one() {
+    let mut bench = Bench::new().await;
+    for (id, question) in [("m1", "Question one."), ("m2", "Question two.")] {
+        bench.chat.reply_text("An answer.");
+        send_as(&mut bench, id, question).await;
+    }
+    let state = bench.cursor.state();
+    let requests = bench.bodies().len();
+    let mut bench = bench.restart(Database::Lost).await;
+    let report = send_as(&mut bench, "m2", "Question two.").await;
+    assert_eq!(bench.bodies().len(), requests);
+    let roots = &report.checkpoints.last().unwrap().root_prompt_messages_json;
+    assert_eq!(*roots, state.root_prompt_messages_json);
+    bench.assert_clean();
+
+    for edited in ["Another question.", "Question two."] {
+        bench.chat.allow_reset();
+        bench.chat.reply_text("Another answer.");
+        let message = UserMessage {
+            text: edited.to_owned(),
+            message_id: "m2".to_owned(),
+            ..Default::default()
+        };
+        bench.cursor.edit(message).await.success();
+        let messages = serde_json::from_slice::<Value>(&last(&bench).1).unwrap();
+        let messages = messages["messages"].as_array().unwrap();
+        assert_eq!(roles(&messages[1..]), ["user", "user", "assistant", "user"]);
+        assert!(messages[4]["content"].to_string().contains(edited));
+        assert_eq!(bench.cursor.state().turns.len(), 2);
+        bench = bench.restart(Database::Lost).await;
+    }
+    bench.assert_clean();
+}
+
+#[tokio::test]
+async fn a_message_that_was_summarised_can_be_edited_without_a_database() {
+    let mut bench = Bench::new().await;
+    for (id, question) in [
+        ("m1", "Question one."),
+        ("m2", "Question two."),
+        ("m3", "Question three."),
+    ] {
+        bench.chat.reply_text(&format!("Answer to {id}."));
+        send_as(&mut bench, id, question).await;
+    }
+    bench.chat.reply_text("The gist.");
+    bench.cursor.summarize().await.success();
+    let state = bench.cursor.state();
+    assert_eq!((state.turns.len(), state.summary_archives.len()), (3, 1));
+    let mut bench = bench.restart(Database::Lost).await;
+    bench.chat.allow_reset();
+    bench.chat.reply_text("Other.");
+    let message = UserMessage {
+        text: "Another question two.".to_owned(),
+        message_id: "m2".to_owned(),
+        ..Default::default()
+    };
+    bench.cursor.edit(message).await.success();
+    let (text, body) = last(&bench);
+    let messages = serde_json::from_slice::<Value>(&body).unwrap();
+    let messages = messages["messages"].as_array().unwrap();
+    assert_eq!(roles(&messages[1..]), ["user", "user", "assistant", "user"]);
+    assert!(
+        messages[4]["content"]
+            .to_string()
+            .contains("Another question two.")
+    );
+    assert!(!text.contains("The gist.") && !text.contains("Answer to m2."));
+    let branch = bench.cursor.state();
+    assert_eq!(
+        (branch.turns.len(), branch.summary_archives.len(), branch.summary),
+        (2, 0, None)
+    );
     bench.assert_clean();
 }
 

@@ -1,42 +1,32 @@
 //! An earlier message that the person changed after a summary had taken its place: the state goes back to what it was
 //! before that summary, so that it can be cut there.
 //!
-//! The store decides whether a message was changed; with its database lost, one that was summarised cannot be told from
-//! a new one. Must never know: how a state is cut, or how a summary is made.
+//! The client's own turns, which a summary leaves as they are, say whether a message was changed: it is so with the database
+//! lost, too. Must never know: how a state is cut, or how a summary is made.
 
 use prost::Message as _;
 
-use super::edit::{content_of, first_root_of, message_of};
-use crate::cursor::actor::CursorContext;
+use super::edit::{content_of, first_root_of, recorded_content};
 use crate::cursor::blob::{Blob, BlobId, InvalidBlobId};
 use crate::cursor::blob_sync::BlobSync;
 use crate::cursor::checkpoint::ClientState;
 use crate::cursor::proto::agent::{ConversationSummary, ConversationSummaryArchive, UserMessage};
-use crate::model::{ConversationId, RevisionId, RunFailure};
+use crate::model::RunFailure;
 
-/// Whether a history behind a compaction of the base holds this message with other content.
+/// Whether a turn that the state holds, and that may be summarised, began with this message and other content.
+///
+/// # Errors
+/// If a blob of the turns is missing, false or unreadable.
 pub(super) async fn is_archived_edit(
     message: &UserMessage,
-    conversation: &ConversationId,
-    base: &RevisionId,
-    context: &CursorContext,
+    state: &ClientState,
+    blobs: &BlobSync,
 ) -> Result<bool, RunFailure> {
-    let store = &context.services.store;
-    let event = message.message_id.as_str();
-    if event.is_empty() || !store.knows_input(conversation, event).await? {
+    if message.message_id.is_empty() || state.summary_archives.is_empty() {
         return Ok(false);
     }
-    let mut revision = base.clone();
-    while let Some(compaction) = store.compaction_behind(&revision).await? {
-        let history = store.history(&compaction.archived).await?;
-        if let Some(held) = message_of(history.iter().map(AsRef::as_ref), event) {
-            return Ok(!store
-                .input_became(conversation, event, content_of(message), held)
-                .await?);
-        }
-        revision = compaction.archived;
-    }
-    Ok(false)
+    let recorded = recorded_content(&message.message_id, &state.turns, blobs).await?;
+    Ok(recorded.is_some_and(|content| content != content_of(message)))
 }
 
 /// Puts the state back to what it was before the summary that took an event's place. Returns whether an archive names it.

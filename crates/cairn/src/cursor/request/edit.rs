@@ -128,18 +128,18 @@ struct FoundTurn {
     mode_before: Option<i32>,
 }
 
-/// Whether the client's own record of the turn that an event began says that its message had this very content.
+/// A hash over the content that the message of an event had by the client's own record of the turn that it began, as
+/// [`content_of`] makes it; none where the state holds no such turn.
 ///
 /// # Errors
 /// If a blob of the turns is missing, false or unreadable.
-pub(super) async fn is_recorded_as(
+pub(super) async fn recorded_content(
     event: &str,
-    content: [u8; 32],
     turns: &[BlobId],
     blobs: &BlobSync,
-) -> Result<bool, RunFailure> {
+) -> Result<Option<[u8; 32]>, RunFailure> {
     let turn = turn_of(event, turns, blobs).await?;
-    Ok(turn.is_some_and(|turn| content_of(&turn.message) == content))
+    Ok(turn.map(|turn| content_of(&turn.message)))
 }
 
 /// The turn that the event began.

@@ -11,7 +11,7 @@ use prost::Message as _;
 
 use super::archive::{is_archived_edit, reopen_archive};
 use super::context_link::ContextLink;
-use super::edit::{content_of, cut_back_to, is_recorded_as, message_of};
+use super::edit::{content_of, cut_back_to, message_of, recorded_content};
 use super::hydrate::{fetch_messages, fetch_one, fetch_turns};
 use super::{
     Mode, RuntimeInput, TurnEvent, collect_mcp_tools, compile_request_context, compile_runtime_message,
@@ -139,7 +139,7 @@ pub async fn prepare(
     let mut derived = DerivedState::default();
     if let Some((_, message)) = &user_message
         && (is_edit(message, &conversation, &base, &state, context, blobs).await?
-            || is_archived_edit(message, &conversation, &base, context).await?
+            || is_archived_edit(message, &state, blobs).await?
                 && reopen_archive(&mut state, &message.message_id, blobs).await?)
         && let Some(before) = cut_back_to(&mut state, &message.message_id, blobs).await?
     {
@@ -453,7 +453,7 @@ async fn is_edit(
         None => Ok(false),
         Some(held) if store.input_became(conversation, event, content, held).await? => Ok(false),
         // A history that was taken over from the client brought no notes with it, but the client has its own.
-        Some(_) => Ok(!is_recorded_as(event, content, &state.turns, blobs).await?),
+        Some(_) => Ok(recorded_content(event, &state.turns, blobs).await? != Some(content)),
     }
 }
 
