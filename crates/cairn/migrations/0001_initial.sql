@@ -140,7 +140,7 @@ CREATE TABLE tool_completions (
     FOREIGN KEY (round_key, position) REFERENCES tool_calls (round_key, position)
 ) STRICT, WITHOUT ROWID;
 
--- A call has started work in another conversation that goes on after the call has its result.
+-- A call has started work in another conversation.
 CREATE TABLE delegations (
     key                   INTEGER PRIMARY KEY,
     conversation_key      INTEGER NOT NULL REFERENCES conversations (key),
@@ -149,6 +149,8 @@ CREATE TABLE delegations (
     child_conversation_id TEXT NOT NULL,
     -- When the call began: the work is the child's first run from then on.
     since_ms              INTEGER NOT NULL,
+    -- Whether the work goes on after the call has its result.
+    background            INTEGER NOT NULL CHECK (background IN (0, 1)),
     UNIQUE (conversation_key, call_id, child_conversation_id)
 ) STRICT;
 

@@ -46,7 +46,9 @@ impl Delegations {
         self.store
             .note_delegation(&self.conversation, &delegation)
             .await?;
-        self.open.push(delegation);
+        if delegation.background {
+            self.open.push(delegation);
+        }
         Ok(())
     }
 

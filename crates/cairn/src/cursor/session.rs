@@ -25,14 +25,12 @@ use super::proto::agent::{
 };
 use super::request::{ContextLink, completion_messages};
 use super::run_sse::RunWriter;
-use super::tools::{
-    DerivedFact, Effect, ServiceAnswer, ServiceRequest, ToolProtocolError, ToolRuntime, derived_facts,
-};
+use super::tools::{Effect, ServiceAnswer, ServiceRequest, ToolProtocolError, ToolRuntime};
 use crate::client::{Barrier, ClientCommand, ClientEvent, ClientHandle, StateCause};
 use crate::clock;
 use crate::model::{
-    Assistant, CallId, ConversationId, Delegation, HistoryItem, Message, ModelSpec, RevisionId, RunFailure,
-    RunOutcome, ToolContent, ToolResult, ToolRound, Usage,
+    Assistant, CallId, Delegation, HistoryItem, Message, ModelSpec, RevisionId, RunFailure, RunOutcome,
+    ToolContent, ToolResult, ToolRound, Usage,
 };
 use crate::web::WebServices;
 
@@ -325,19 +323,7 @@ impl Session {
                     message: Some(completed),
                 })
                 .await;
-                let since_ms = card.started_at_ms.unwrap_or_default();
-                let facts = card.tool.as_ref().map(derived_facts).unwrap_or_default();
                 self.presentation.tool_completed(card);
-                for fact in facts {
-                    if let DerivedFact::Delegated { child } = fact {
-                        let delegation = Delegation {
-                            call: result.call.clone(),
-                            child: ConversationId::new(child),
-                            since_ms,
-                        };
-                        self.delegated(delegation).await;
-                    }
-                }
             }
             (StateCause::ToolRoundSettled(_) | StateCause::RuntimeEvents, Some(barrier)) => {
                 self.tools.round_ended();
@@ -408,7 +394,7 @@ impl Session {
         }
     }
 
-    /// A subagent goes on in the background.
+    /// A subagent works for a call. That is durable before the run has the call's result.
     async fn delegated(&mut self, delegation: Delegation) {
         match self.delegations.begun(delegation).await {
             // It may have ended before it was noted.
@@ -491,6 +477,7 @@ impl Session {
                     (call, answer)
                 });
             }
+            Effect::Delegated(delegation) => self.delegated(delegation).await,
             Effect::Complete(result) => {
                 let result = self.entered(result).await;
                 // A run that has ended meanwhile takes no results.

@@ -58,7 +58,7 @@ pub struct SubagentModels {
     pub overrides: Vec<(SubagentKind, SubagentModel)>,
 }
 
-/// A call has started work in another conversation that goes on after the call has its result.
+/// A call has started work in another conversation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Delegation {
     /// The call.
@@ -67,6 +67,8 @@ pub struct Delegation {
     pub child: ConversationId,
     /// When the call began, in milliseconds since the Unix epoch: the work is the child's first run from then on.
     pub since_ms: u64,
+    /// Whether the work goes on after the call has its result.
+    pub background: bool,
 }
 
 /// Why a subagent gets no model.

@@ -1,4 +1,4 @@
-//! Which calls of a conversation started work in another conversation that goes on after the call has its result.
+//! Which calls of a conversation started work in another conversation.
 //!
 //! Must never know: what kind of work that is, or who is told of its end.
 
@@ -21,13 +21,15 @@ impl Store {
         let mut tx = self.write().await?;
         let known = conversations::find(&mut tx, conversation).await?;
         sqlx::query(
-            "INSERT INTO delegations (conversation_key, call_id, child_conversation_id, since_ms) VALUES (?, ?, ?, ?)
+            "INSERT INTO delegations (conversation_key, call_id, child_conversation_id, since_ms, background)
+             VALUES (?, ?, ?, ?, ?)
              ON CONFLICT DO NOTHING",
         )
         .bind(known.key)
         .bind(delegation.call.as_str())
         .bind(delegation.child.as_str())
         .bind(column("a start time", delegation.since_ms)?)
+        .bind(delegation.background)
         .execute(&mut *tx)
         .await
         .map_err(StoreError::database("note a delegation"))?;
@@ -41,8 +43,8 @@ impl Store {
     /// # Errors
     /// If the database fails.
     pub async fn delegations(&self, conversation: &ConversationId) -> Result<Vec<Delegation>, StoreError> {
-        let rows: Vec<(String, String, i64)> = sqlx::query_as(
-            "SELECT call_id, child_conversation_id, since_ms FROM delegations
+        let rows: Vec<(String, String, i64, bool)> = sqlx::query_as(
+            "SELECT call_id, child_conversation_id, since_ms, background FROM delegations
              JOIN conversations ON conversations.key = delegations.conversation_key
              WHERE conversations.id = ? ORDER BY delegations.key",
         )
@@ -51,14 +53,37 @@ impl Store {
         .await
         .map_err(StoreError::database("find delegations"))?;
         rows.into_iter()
-            .map(|(call, child, since_ms)| {
+            .map(|(call, child, since_ms, background)| {
                 Ok(Delegation {
                     since_ms: u64::try_from(since_ms)
                         .map_err(|_| StoreError::damaged(TABLE, &call, "its time is before 1970"))?,
                     call: CallId::new(call),
                     child: ConversationId::new(child),
+                    background,
                 })
             })
             .collect()
+    }
+
+    /// The conversations in which this one has started work and whose history is known here, each once, the one that
+    /// was started first before the others.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn children(&self, conversation: &ConversationId) -> Result<Vec<ConversationId>, StoreError> {
+        let ids: Vec<String> = sqlx::query_scalar(
+            "SELECT child_conversation_id FROM delegations
+             JOIN conversations ON conversations.key = delegations.conversation_key
+             WHERE conversations.id = ? AND EXISTS (
+                 SELECT 1 FROM conversations AS child JOIN runs ON runs.conversation_key = child.key
+                 WHERE child.id = child_conversation_id
+             )
+             GROUP BY child_conversation_id ORDER BY min(delegations.key)",
+        )
+        .bind(conversation.as_str())
+        .fetch_all(&mut *self.read().await?)
+        .await
+        .map_err(StoreError::database("find started conversations"))?;
+        Ok(ids.into_iter().map(ConversationId::new).collect())
     }
 }

@@ -30,7 +30,7 @@ pub async fn open_delegations(
         let told = history.iter().any(|message| {
             matches!(&message.body, MessageBody::User { origin: UserOrigin::Turn { event_id }, .. } if **event_id == event)
         });
-        if begun && !told {
+        if delegation.background && begun && !told {
             // A call that was made anew on another branch belongs to the child that it started last.
             open.retain(|other| other.call != delegation.call);
             open.push(delegation);

@@ -33,10 +33,9 @@ use crate::cursor::proto::agent::{
 };
 use crate::cursor::tools::{McpTool, SubagentScope, ToolRuntimeConfig};
 use crate::model::{
-    CallId, ConversationId, Delegation, Message, ModelSpec, ParentCall, PreparedRun, PromptBasis, RevisionId,
-    RunAction, RunFailure, RunId, RunKind, SubagentKind, project,
+    CallId, ConversationId, Delegation, Message, ModelSpec, ParentCall, PendingAssistant, PreparedRun,
+    PromptBasis, RevisionId, RunAction, RunFailure, RunId, RunKind, SubagentKind, project,
 };
-use crate::store::RecordedOutcome;
 
 /// What a request became.
 #[derive(Debug)]
@@ -150,11 +149,11 @@ pub async fn prepare(
         tracing::info!(conversation = %conversation, revision = %base, "an earlier message was edited");
     }
     let forgotten = match own_kind {
-        Some(_) if state.roots.is_empty() => finished_head(&conversation, context).await?,
+        Some(_) if state.roots.is_empty() => left_off(&conversation, &base, context).await?,
         _ => None,
     };
-    if let Some(head) = &forgotten {
-        base = head.clone();
+    if let Some(forgotten) = &forgotten {
+        base = forgotten.revision.clone();
         tracing::info!(conversation = %conversation, revision = %base, "a subagent goes on that its client forgot");
     }
     let pending = state
@@ -163,6 +162,8 @@ pub async fn prepare(
         .map(|json| decode_pending(json))
         .transpose()
         .map_err(protocol)?;
+    let is_forgotten = forgotten.is_some();
+    let pending = pending.or(forgotten.and_then(|forgotten| forgotten.interrupted));
     let mode = match &user_message {
         Some((_, message)) => Mode::from_wire(message.mode)?,
         None => Mode::from_wire(state.mode.unwrap_or_default())?,
@@ -193,6 +194,7 @@ pub async fn prepare(
     let history: Vec<&Message> = history.iter().map(AsRef::as_ref).collect();
     let store = &context.services.store;
     let mut delegations = open_delegations(store, &conversation, &history).await?;
+    let children = store.children(&conversation).await?;
     let mut notices = Vec::new();
     let messages = match (&action, &user_message) {
         (ActionKind::Start, Some((_, message))) => {
@@ -247,7 +249,7 @@ pub async fn prepare(
     let mut frontier =
         Frontier::new(&state, &prompt.instructions, wire_mode, turn, clock::unix_ms()).map_err(defect)?;
     frontier.derive(derived);
-    if forgotten.is_some() {
+    if is_forgotten {
         let items = project(history.iter().copied()).map_err(defect)?;
         frontier.append_history(&items).map_err(defect)?;
     }
@@ -268,6 +270,7 @@ pub async fn prepare(
             parent_model: model.clone(),
             models: subagents.clone(),
             defined: defined_subagents(&request_context),
+            children: children.iter().map(ToString::to_string).collect(),
             cloud: request.can_create_cloud_subagents == Some(true),
         },
     };
@@ -359,21 +362,40 @@ async fn base_revision(
     Ok(revision)
 }
 
-/// The head of a subagent's conversation whose last run has finished.
+/// Where a subagent's conversation stands.
+struct LeftOff {
+    revision: RevisionId,
+    /// The round that its last run did not finish.
+    interrupted: Option<PendingAssistant>,
+}
+
+/// Where a subagent's conversation stands, however its last run ended. None for one in which nothing was said yet.
 ///
-/// The official client goes on with such a subagent under its old id, and with an empty state unless the parent's run is
+/// The official client goes on with a subagent under its old id, and with an empty state unless the parent's run is
 /// still the same [sdk]: what the subagent knew is known here alone.
-async fn finished_head(
+async fn left_off(
     conversation: &ConversationId,
+    empty: &RevisionId,
     context: &CursorContext,
-) -> Result<Option<RevisionId>, RunFailure> {
+) -> Result<Option<LeftOff>, RunFailure> {
     let store = &context.services.store;
-    let last = store.runs_of(conversation).await?.pop();
-    match last.and_then(|run| run.outcome) {
-        Some(RecordedOutcome::Completed) => Ok(store.head(conversation).await?),
-        Some(RecordedOutcome::Cancelled | RecordedOutcome::Failed(_) | RecordedOutcome::Interrupted)
-        | None => Ok(None),
-    }
+    let round = store.left_round(conversation).await?;
+    let head = store.head(conversation).await?;
+    Ok(match round {
+        Some(round) => Some(LeftOff {
+            revision: round.parent,
+            interrupted: Some(PendingAssistant {
+                round: Some(round.id),
+                said: round.said,
+                calls: round.calls,
+                started_at_ms: round.started_at_ms,
+            }),
+        }),
+        None => head.filter(|head| head != empty).map(|revision| LeftOff {
+            revision,
+            interrupted: None,
+        }),
+    })
 }
 
 /// The messages that this turn adds: what a subagent is told of itself, once; the request context if it changed; then
