@@ -24,9 +24,10 @@ use super::request::{ContextLink, Prepared, prepare};
 use super::run_sse::RunOutput;
 use super::session::Session;
 use super::sessions::SessionIo;
+use super::shown_text::ShownText;
 use super::tools::ToolRuntime;
 use crate::config::ModelConfig;
-use crate::model::{RunFailure, RunKind};
+use crate::model::{ConversationId, RunFailure, RunKind};
 use crate::run::{self, RunServices};
 use crate::web::WebServices;
 
@@ -77,6 +78,8 @@ async fn conduct(
         first = first_message(request_id, &mut inbound) => first?,
     };
     tracing::Span::current().record("conversation", request.conversation_id.as_deref());
+    let coming = request.conversation_id.clone().map(ConversationId::new);
+    let announced = coming.map(|conversation| context.services.registry.announce(conversation));
     let blobs = BlobSync::new(output.writer());
     let link = ContextLink::new(output.writer());
     let prepared = {
@@ -127,6 +130,7 @@ async fn conduct(
     let worker = AbortOnDropHandle::new(tokio::spawn(worker.work(queue).in_current_span()));
     let model = Arc::clone(&run.model);
     let (handle, _task) = run::start(context.services.clone(), run);
+    drop(announced);
     let mut tools = ToolRuntime::new(tools);
     // The question for the request context has taken the first exec id, whether it was asked or not.
     let context_exec_id = tools.reserve_exec_id();
@@ -145,6 +149,7 @@ async fn conduct(
         model,
         notices,
         is_subagent,
+        shown: ShownText::default(),
         presentation,
         delegations,
         usage: Vec::new(),

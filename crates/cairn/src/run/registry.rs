@@ -1,4 +1,4 @@
-//! Which run is active in each conversation of this process, and which of them are whose subagents: a newer run stops
+//! Which run is active in each conversation of this process, or about to be, and which of them are whose subagents: a newer run stops
 //! the older one of its conversation, and a run that is stopped stops all that were started for it.
 //!
 //! Owns only that index: who may write to a conversation is decided by the store. Must never know: what a run does.
@@ -18,6 +18,7 @@ const ENDS: usize = 64;
 #[derive(Clone, Debug)]
 pub struct RunRegistry {
     active: Arc<Mutex<BTreeMap<ConversationId, ActiveRun>>>,
+    coming: Arc<Mutex<Vec<ConversationId>>>,
     beginning: Arc<tokio::sync::Mutex<()>>,
     ends: broadcast::Sender<ConversationId>,
 }
@@ -26,8 +27,25 @@ impl Default for RunRegistry {
     fn default() -> Self {
         Self {
             active: Arc::default(),
+            coming: Arc::default(),
             beginning: Arc::default(),
             ends: broadcast::Sender::new(ENDS),
+        }
+    }
+}
+
+/// A run that is being prepared.
+#[derive(Debug)]
+pub struct Announced {
+    conversation: ConversationId,
+    coming: Arc<Mutex<Vec<ConversationId>>>,
+}
+
+impl Drop for Announced {
+    fn drop(&mut self) {
+        let mut coming = self.coming.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(at) = coming.iter().position(|other| *other == self.conversation) {
+            coming.swap_remove(at);
         }
     }
 }
@@ -49,6 +67,26 @@ struct Lineage {
 }
 
 impl RunRegistry {
+    /// Says that a run of the conversation is being prepared, until what this returns is dropped.
+    pub fn announce(&self, conversation: ConversationId) -> Announced {
+        let mut coming = self.coming.lock().unwrap_or_else(PoisonError::into_inner);
+        coming.push(conversation.clone());
+        drop(coming);
+        Announced {
+            conversation,
+            coming: self.coming.clone(),
+        }
+    }
+
+    /// Whether a run of the conversation is active or being prepared.
+    pub fn is_coming(&self, conversation: &ConversationId) -> bool {
+        // In this order: who is prepared becomes active before it is no longer announced.
+        let coming = self.coming.lock().unwrap_or_else(PoisonError::into_inner);
+        let announced = coming.contains(conversation);
+        drop(coming);
+        announced || self.lock().contains_key(conversation)
+    }
+
     /// Makes a run the active one of its conversation and cancels the one it replaces.
     pub fn register(&self, run: &PreparedRun, cancel: &CancellationToken) {
         let mut active = self.lock();

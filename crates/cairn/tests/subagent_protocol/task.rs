@@ -9,7 +9,9 @@ use cairn::cursor::proto::agent::{
 use cairn::cursor::tools::{
     DerivedFact, Effect, ProgressUpdate, SubagentScope, ToolProtocolError, ToolRuntime, derived_facts,
 };
-use cairn::model::{ConversationId, Delegation, SubagentKind, SubagentModel, SubagentModels, ToolResult};
+use cairn::model::{
+    ConversationId, Delegation, DelegationOrigin, SubagentKind, SubagentModel, SubagentModels, ToolResult,
+};
 
 use crate::support::tool_calls::*;
 
@@ -87,6 +89,7 @@ fn delegated(background: bool) -> Effect {
         child: ConversationId::new("child-1"),
         since_ms: 1_000,
         background,
+        origin: DelegationOrigin::Own,
     })
 }
 

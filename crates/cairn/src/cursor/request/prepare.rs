@@ -11,12 +11,15 @@ use prost::Message as _;
 
 use super::archive::{is_archived_edit, reopen_archive};
 use super::context_link::ContextLink;
+use super::delegation::note_taken_over;
 use super::edit::{content_of, cut_back_to, is_recorded_as, message_of};
 use super::hydrate::{fetch_messages, fetch_one, fetch_turns};
+use super::subagent::IDENTITY_EVENT;
 use super::{
     Mode, RuntimeInput, TurnEvent, collect_mcp_tools, compile_request_context, compile_runtime_message,
     defined_subagents, event_id, identity_message, initial_messages, needed_blobs, new_completions,
     open_delegations, run_model, simulated_message, subagent_kind, subagent_models, take_ended,
+    whole_history,
 };
 use crate::clock;
 use crate::cursor::actor::CursorContext;
@@ -193,7 +196,7 @@ pub async fn prepare(
     let history = context.services.store.history(&base).await?;
     let history: Vec<&Message> = history.iter().map(AsRef::as_ref).collect();
     let store = &context.services.store;
-    let mut delegations = open_delegations(store, &conversation, &history).await?;
+    let mut delegations = open_delegations(store, &conversation, &base).await?;
     let children = store.children(&conversation).await?;
     let mut notices = Vec::new();
     let messages = match (&action, &user_message) {
@@ -214,12 +217,18 @@ pub async fn prepare(
             let (messages, told) = new_messages(turn, &base, context, blobs).await?;
             notices = told;
             note_input(message, &conversation, &messages, context).await?;
-            // What ended meanwhile stands before what the person says now.
-            let completions = take_ended(store, &mut delegations).await?;
+            // What ended meanwhile stands before what the person says now. When someone speaks to the conversation
+            // again, all that its client started before has reached this server, or never will.
+            let registry = &context.services.registry;
+            let never_comes = |child: &ConversationId| !registry.is_coming(child);
+            let completions = take_ended(store, &conversation, &mut delegations, never_comes).await?;
             let ended = new_completions(history.iter().copied(), &completions)?;
             ended.into_iter().chain(messages).collect()
         }
-        (ActionKind::Wake(woken), _) => new_completions(history.iter().copied(), woken)?,
+        (ActionKind::Wake(woken), _) => {
+            let whole = whole_history(store, &base).await?;
+            new_completions(whole.iter().map(AsRef::as_ref), woken)?
+        }
         (ActionKind::Start | ActionKind::Resume | ActionKind::Compact, _) => Vec::new(),
     };
     let turn = match (&action, &user_message) {
@@ -278,6 +287,7 @@ pub async fn prepare(
         .token_details
         .map(|details| u64::from(details.used_tokens))
         .filter(|tokens| *tokens > 0);
+    let standing = own_kind.map(|_| IDENTITY_EVENT.into()).into_iter().collect();
     let compaction = context.prompts.compaction().spec(&model, base_size);
     Ok(Prepared {
         run: PreparedRun {
@@ -289,6 +299,7 @@ pub async fn prepare(
             subagents,
             prompt,
             basis,
+            standing,
             compaction: Some(compaction),
             base,
             action,
@@ -357,6 +368,8 @@ async fn base_revision(
         .map_err(protocol)?;
     let messages = import_history(&decoded).map_err(protocol)?;
     let revision = store.import(conversation, &messages).await?;
+    let history = store.history(&revision).await?;
+    note_taken_over(store, conversation, &history, &state.turns, blobs).await?;
     store.record_state(conversation, digest, &revision).await?;
     tracing::info!(conversation = %conversation, messages = messages.len(), "history taken over from the client");
     Ok(revision)

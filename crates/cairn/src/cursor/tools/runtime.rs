@@ -24,7 +24,7 @@ use crate::cursor::proto::agent::{
     agent_server_message::Message, exec_client_control_message, exec_client_message, tool_call::Tool,
 };
 use crate::cursor::request::Mode;
-use crate::model::{CallId, ConversationId, Delegation, ToolCall, ToolResult};
+use crate::model::{CallId, ConversationId, Delegation, DelegationOrigin, ToolCall, ToolResult};
 
 /// What holds for all calls of a session.
 #[derive(Clone, Debug)]
@@ -593,6 +593,7 @@ impl ToolRuntime {
                 child: ConversationId::new(delegated.child.as_str()),
                 since_ms: running.started_at_ms,
                 background: delegated.background,
+                origin: DelegationOrigin::Own,
             }));
         }
         let content = outcome.content(self.result_limit);

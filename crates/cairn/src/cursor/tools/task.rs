@@ -9,7 +9,11 @@ use std::sync::Arc;
 use super::arguments::Arguments;
 use super::codec::task;
 use super::registry::ToolEntry;
-use crate::model::{ModelSpec, SubagentKind, SubagentModel, SubagentModels};
+use crate::cursor::proto::agent::{ToolCall, task_result, tool_call::Tool};
+use crate::model::{
+    CallId, ConversationId, Delegation, DelegationOrigin, ModelSpec, SubagentKind, SubagentModel,
+    SubagentModels,
+};
 
 /// The most ids that a refusal names.
 const SHOWN_CHILDREN: usize = 10;
@@ -117,8 +121,28 @@ impl SubagentScope {
     }
 }
 
+/// What the model calls the tool.
+pub const TASK_TOOL: &str = "Task";
+
+/// The work in the background that a completed call has begun, as its card shows it.
+pub fn background_delegation(card: &ToolCall) -> Option<Delegation> {
+    let Some(Tool::TaskToolCall(task)) = &card.tool else {
+        return None;
+    };
+    match task.result.as_ref()?.result.as_ref()? {
+        task_result::Result::Success(success) if success.is_background => Some(Delegation {
+            call: CallId::new(card.tool_call_id.as_deref()?),
+            child: ConversationId::new(success.agent_id.as_deref()?),
+            since_ms: card.started_at_ms?,
+            background: true,
+            origin: DelegationOrigin::Own,
+        }),
+        task_result::Result::Success(_) | task_result::Result::Error(_) => None,
+    }
+}
+
 pub(super) const TASK: ToolEntry = ToolEntry {
-    name: "Task",
+    name: TASK_TOOL,
     arguments: &[
         "description",
         "prompt",
