@@ -1,6 +1,6 @@
 -- Facts are only added: messages, revisions, calls, completions and cas rows are never updated or deleted.
 -- What changes is small: a conversation's head and owner, a run's progress and end, a model call's end, a round's
--- state, and once the size that a compaction came to.
+-- state, who is told of a delegation's end, and once the size that a compaction came to.
 --
 -- Every commit writes whole pages, so rows that each turn adds are kept short and in order: texts stand once,
 -- in a table that gives them an integer `key`; other tables refer to the key. Without that, a long
@@ -140,7 +140,7 @@ CREATE TABLE tool_completions (
     FOREIGN KEY (round_key, position) REFERENCES tool_calls (round_key, position)
 ) STRICT, WITHOUT ROWID;
 
--- A call has started work in another conversation that goes on after the call has its result.
+-- A call has started work in another conversation.
 CREATE TABLE delegations (
     key                   INTEGER PRIMARY KEY,
     conversation_key      INTEGER NOT NULL REFERENCES conversations (key),
@@ -149,6 +149,12 @@ CREATE TABLE delegations (
     child_conversation_id TEXT NOT NULL,
     -- When the call began: the work is the child's first run from then on.
     since_ms              INTEGER NOT NULL,
+    -- Whether the work goes on after the call has its result.
+    background            INTEGER NOT NULL CHECK (background IN (0, 1)),
+    -- Whom the end is told to since the conversation itself has ended, and the heir's call that the conversation worked for.
+    heir_key              INTEGER REFERENCES conversations (key),
+    heir_call_id          TEXT,
+    CHECK ((heir_key IS NULL) = (heir_call_id IS NULL)),
     UNIQUE (conversation_key, call_id, child_conversation_id)
 ) STRICT;
 

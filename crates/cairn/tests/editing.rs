@@ -49,6 +49,7 @@ fn runtime() -> ToolRuntime {
             }),
             models: Arc::default(),
             defined: BTreeMap::new(),
+            children: Vec::new(),
             cloud: false,
         },
     })

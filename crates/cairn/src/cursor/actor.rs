@@ -24,6 +24,7 @@ use super::request::{ContextLink, Prepared, prepare, run_id};
 use super::run_sse::RunOutput;
 use super::session::Session;
 use super::sessions::SessionIo;
+use super::shown_text::ShownText;
 use super::tools::ToolRuntime;
 use crate::config::ModelConfig;
 use crate::model::{ConversationId, RunFailure, RunKind};
@@ -154,6 +155,7 @@ async fn conduct(
         model,
         notices,
         is_subagent,
+        shown: ShownText::default(),
         presentation,
         delegations,
         usage: Vec::new(),

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 
-use super::request::{completion_messages, take_ended};
+use super::proto::agent::BackgroundTaskCompletionAction;
+use super::request::{completion_messages, inherit, new_completions, take_ended, whole_history};
 use crate::model::{ConversationId, Delegation, Message, RunFailure};
 use crate::run::RunRegistry;
 use crate::store::Store;
@@ -38,7 +39,8 @@ impl Delegations {
         }
     }
 
-    /// One more has begun. It is durable when this returns.
+    /// One more has begun, or has begun and ended. It is durable when this returns, and so is that the run is told of
+    /// what it left behind.
     ///
     /// # Errors
     /// If the database fails.
@@ -46,8 +48,26 @@ impl Delegations {
         self.store
             .note_delegation(&self.conversation, &delegation)
             .await?;
-        self.open.push(delegation);
+        if delegation.background {
+            self.open.push(delegation);
+        } else {
+            let Delegation { call, child, .. } = &delegation;
+            let left = inherit(&self.store, &self.conversation, call, child).await?;
+            self.open.extend(left);
+        }
         Ok(())
+    }
+
+    /// What of the client's own news the conversation has not been told yet.
+    ///
+    /// # Errors
+    /// A protocol failure if a completion names nothing; if the database fails.
+    pub async fn news(&self, action: &BackgroundTaskCompletionAction) -> Result<Vec<Message>, RunFailure> {
+        let Some(head) = self.store.head(&self.conversation).await? else {
+            return Ok(completion_messages(action)?);
+        };
+        let whole = whole_history(&self.store, &head).await?;
+        Ok(new_completions(whole.iter().map(AsRef::as_ref), action)?)
     }
 
     /// Waits until one of them may have ended. Never returns while there is none.
@@ -68,7 +88,8 @@ impl Delegations {
     /// # Errors
     /// If the database fails.
     pub async fn take_ended(&mut self) -> Result<Vec<Message>, RunFailure> {
-        let ended = take_ended(&self.store, &mut self.open).await?;
+        // While the run goes on, one that has not begun may still begin.
+        let ended = take_ended(&self.store, &self.conversation, &mut self.open, |_| false).await?;
         Ok(completion_messages(&ended)?)
     }
 }

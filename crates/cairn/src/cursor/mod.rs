@@ -26,4 +26,5 @@ pub mod run_sse;
 pub mod services;
 pub mod session;
 pub mod sessions;
+mod shown_text;
 pub mod tools;

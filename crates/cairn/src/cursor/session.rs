@@ -23,16 +23,15 @@ use super::presentation::Presentation;
 use super::proto::agent::{
     AgentServerMessage, ConversationTokenDetails, agent_client_message, conversation_action,
 };
-use super::request::{ContextLink, completion_messages};
+use super::request::ContextLink;
 use super::run_sse::RunWriter;
-use super::tools::{
-    DerivedFact, Effect, ServiceAnswer, ServiceRequest, ToolProtocolError, ToolRuntime, derived_facts,
-};
+use super::shown_text::ShownText;
+use super::tools::{Effect, ServiceAnswer, ServiceRequest, ToolProtocolError, ToolRuntime};
 use crate::client::{Barrier, ClientCommand, ClientEvent, ClientHandle, StateCause};
 use crate::clock;
 use crate::model::{
-    Assistant, CallId, ConversationId, Delegation, HistoryItem, Message, ModelSpec, RevisionId, RunFailure,
-    RunOutcome, ToolContent, ToolResult, ToolRound, Usage,
+    Assistant, CallId, Delegation, HistoryItem, Message, ModelSpec, RevisionId, RunFailure, RunOutcome,
+    ToolContent, ToolResult, ToolRound, Usage,
 };
 use crate::web::WebServices;
 
@@ -56,6 +55,8 @@ pub(super) struct Session {
     pub notices: Vec<String>,
     /// Whether the run is a subagent's: its client hands all that is shown to the run above it as the subagent's words.
     pub is_subagent: bool,
+    /// What of text was shown last.
+    pub shown: ShownText,
     pub presentation: Presentation,
     /// Subagents whose end the run is still to be told of.
     pub delegations: Delegations,
@@ -81,7 +82,7 @@ impl Session {
         shutdown: CancellationToken,
     ) -> Result<(), ConnectError> {
         for notice in self.notices.clone() {
-            self.tell(&notice).await;
+            self.show_notice(&notice).await;
         }
         let mut inbound_open = true;
         let mut worker_runs = true;
@@ -189,9 +190,9 @@ impl Session {
                     let _ = self.run.commands.send(ClientCommand::Cancel);
                 }
                 Some(conversation_action::Action::BackgroundTaskCompletionAction(action)) => {
-                    match completion_messages(&action) {
+                    match self.delegations.news(&action).await {
                         Ok(messages) => self.tell_run(messages),
-                        Err(error) => self.refuse(error.into()),
+                        Err(failure) => self.refuse(failure),
                     }
                 }
                 Some(
@@ -242,6 +243,9 @@ impl Session {
             ClientEvent::TextStart | ClientEvent::ThinkingStart => {}
             ClientEvent::TextDelta(delta) => {
                 self.presentation.text_delta(&delta);
+                if let Some(apart) = self.shown.answer(&delta) {
+                    self.send(&interaction::notice(apart)).await;
+                }
                 self.send(&interaction::text_delta(&delta)).await;
             }
             ClientEvent::TextEnd => self.presentation.text_end(),
@@ -254,6 +258,7 @@ impl Session {
                 self.send(&interaction::thinking_completed(duration)).await;
             }
             ClientEvent::ToolCallStart { call, name } => {
+                self.shown.interrupted();
                 let effects = self.tools.call_started(&call, &name, &self.model_call_id());
                 self.apply_or_refuse(effects).await;
             }
@@ -325,19 +330,7 @@ impl Session {
                     message: Some(completed),
                 })
                 .await;
-                let since_ms = card.started_at_ms.unwrap_or_default();
-                let facts = card.tool.as_ref().map(derived_facts).unwrap_or_default();
                 self.presentation.tool_completed(card);
-                for fact in facts {
-                    if let DerivedFact::Delegated { child } = fact {
-                        let delegation = Delegation {
-                            call: result.call.clone(),
-                            child: ConversationId::new(child),
-                            since_ms,
-                        };
-                        self.delegated(delegation).await;
-                    }
-                }
             }
             (StateCause::ToolRoundSettled(_) | StateCause::RuntimeEvents, Some(barrier)) => {
                 self.tools.round_ended();
@@ -408,7 +401,7 @@ impl Session {
         }
     }
 
-    /// A subagent goes on in the background.
+    /// A subagent works for a call. That is durable before the run has the call's result.
     async fn delegated(&mut self, delegation: Delegation) {
         match self.delegations.begun(delegation).await {
             // It may have ended before it was noted.
@@ -491,6 +484,7 @@ impl Session {
                     (call, answer)
                 });
             }
+            Effect::Delegated(delegation) => self.delegated(delegation).await,
             Effect::Complete(result) => {
                 let result = self.entered(result).await;
                 // A run that has ended meanwhile takes no results.
@@ -512,7 +506,7 @@ impl Session {
         let Entered { parts, notices } = pictures::enter(result.content.parts().to_vec(), &self.model).await;
         for notice in notices {
             if !self.notices.contains(&notice) {
-                self.tell(&notice).await;
+                self.show_notice(&notice).await;
                 self.notices.push(notice);
             }
         }
@@ -523,16 +517,13 @@ impl Session {
     }
 
     /// Shows a notice to the person, where there is one.
-    async fn show_notice(&self, text: &str) {
-        match self.is_subagent {
-            true => tracing::info!("a notice is not shown in a subagent's run"),
-            false => self.send(&interaction::notice(text)).await,
+    async fn show_notice(&mut self, text: &str) {
+        if self.is_subagent {
+            tracing::info!("a notice is not shown in a subagent's run");
+            return;
         }
-    }
-
-    /// Makes a remark that more may follow.
-    async fn tell(&self, notice: &str) {
-        self.show_notice(&format!("{notice}\n\n")).await;
+        let text = self.shown.notice(text);
+        self.send(&interaction::notice(&text)).await;
     }
 
     async fn send(&self, message: &AgentServerMessage) {

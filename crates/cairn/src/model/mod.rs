@@ -5,6 +5,7 @@
 
 mod compaction;
 mod failure;
+mod frame;
 mod history;
 mod id;
 mod inference;
@@ -18,6 +19,7 @@ mod usage;
 
 pub use compaction::{CompactionSpec, CompactionTrigger};
 pub use failure::{FailureKind, ProviderFailure, ProviderFault, RunFailure};
+pub use frame::keep_inside;
 pub use history::{HistoryError, HistoryItem, project};
 pub use id::{CallId, ConversationId, MessageId, ParentCall, RevisionId, RunId, StateDigest, ToolRoundId};
 pub use inference::{ModelRequest, PromptSpec, ToolDefinition};
@@ -30,6 +32,8 @@ pub use prefix::{
 };
 pub use run::{PendingAssistant, PreparedRun, PromptBasis, RunAction, RunKind, RunOutcome};
 pub use spec::{EntryLimits, Latency, ModelSpec, ReasoningEffort, ReasoningSpec};
-pub use subagent::{Delegation, NoSubagentModel, SubagentKind, SubagentModel, SubagentModels};
+pub use subagent::{
+    Delegation, DelegationOrigin, NoSubagentModel, SubagentKind, SubagentModel, SubagentModels,
+};
 pub use tool::{ToolCall, ToolContent, ToolResult, ToolRound};
 pub use usage::Usage;

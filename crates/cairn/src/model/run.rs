@@ -28,6 +28,9 @@ pub struct PreparedRun {
     pub subagents: Arc<SubagentModels>,
     /// Instructions and tools, fixed for the run.
     pub prompt: Arc<PromptSpec>,
+    /// Events of the user role that a compaction keeps word for word: what the agent is told of itself, for as long as the
+    /// conversation lasts.
+    pub standing: Vec<Arc<str>>,
     /// When and how the history is compacted; absent where the client has no use for it.
     pub compaction: Option<CompactionSpec>,
     /// What the prompt was made of.

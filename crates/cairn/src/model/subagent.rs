@@ -58,15 +58,33 @@ pub struct SubagentModels {
     pub overrides: Vec<(SubagentKind, SubagentModel)>,
 }
 
-/// A call has started work in another conversation that goes on after the call has its result.
+/// A call has started work in another conversation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Delegation {
-    /// The call.
+    /// The call, of the conversation that is told of the end.
     pub call: CallId,
     /// The conversation in which the work goes on.
     pub child: ConversationId,
     /// When the call began, in milliseconds since the Unix epoch: the work is the child's first run from then on.
     pub since_ms: u64,
+    /// Whether the work goes on after the call has its result.
+    pub background: bool,
+    /// Whether that conversation began the work itself.
+    pub origin: DelegationOrigin,
+}
+
+/// Who began delegated work.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum DelegationOrigin {
+    /// The conversation that is told of its end.
+    Own,
+    /// Another conversation, which worked for that one and has ended before the work did.
+    Inherited {
+        /// The conversation.
+        conversation: ConversationId,
+        /// Its call.
+        call: CallId,
+    },
 }
 
 /// Why a subagent gets no model.

@@ -100,6 +100,15 @@ impl RunRegistry {
         }
     }
 
+    /// Whether a run of the conversation is active, or asked for and still to begin.
+    pub fn is_coming(&self, conversation: &ConversationId) -> bool {
+        // In this order: who was asked for becomes active before it is no longer waiting.
+        let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let waits = asked.waiting.values().any(|(waiting, ..)| waiting == conversation);
+        drop(asked);
+        waits || self.lock().contains_key(conversation)
+    }
+
     /// Makes a run the active one of its conversation and cancels the one it replaces, and those that were asked for
     /// before it and have not begun.
     pub fn register(&self, run: &PreparedRun, cancel: &CancellationToken) {

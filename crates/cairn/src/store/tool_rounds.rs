@@ -5,7 +5,7 @@
 
 use std::collections::HashSet;
 
-use sqlx::SqliteConnection;
+use sqlx::{FromRow, SqliteConnection};
 
 use super::error::column;
 use super::row::{self, AssistantRow};
@@ -166,6 +166,60 @@ impl Store {
         });
         Ok(results.collect())
     }
+
+    /// The round that the conversation's latest run left, or has, without all of its results.
+    ///
+    /// # Errors
+    /// If the database fails or is damaged.
+    pub async fn left_round(&self, conversation: &ConversationId) -> Result<Option<ToolRound>, StoreError> {
+        let mut connection = self.read().await?;
+        let found: Option<LeftRoundRow> = sqlx::query_as(
+            "SELECT tool_rounds.key, tool_rounds.id, last.id AS run, parent_revision, said, tool_rounds.started_at_ms
+             FROM (SELECT runs.key, runs.id FROM runs JOIN conversations ON conversations.key = runs.conversation_key
+                   WHERE conversations.id = ? ORDER BY runs.key DESC LIMIT 1) AS last
+             JOIN tool_rounds ON tool_rounds.run_key = last.key
+             WHERE state <> 'settled' ORDER BY tool_rounds.key DESC LIMIT 1",
+        )
+        .bind(conversation.as_str())
+        .fetch_optional(&mut *connection)
+        .await
+        .map_err(StoreError::database("find a left tool round"))?;
+        let Some(row) = found else {
+            return Ok(None);
+        };
+        let calls: Vec<(String, String, String)> = sqlx::query_as(
+            "SELECT call_id, name, arguments FROM tool_calls WHERE round_key = ? ORDER BY position",
+        )
+        .bind(row.key)
+        .fetch_all(&mut *connection)
+        .await
+        .map_err(StoreError::database("read the calls of a tool round"))?;
+        let said: AssistantRow = row::decode(TABLE, &row.id, &row.said)?;
+        let calls = calls.into_iter().map(|(id, name, arguments)| ToolCall {
+            id: CallId::new(id),
+            name: name.into(),
+            arguments: arguments.into(),
+        });
+        Ok(Some(ToolRound {
+            started_at_ms: u64::try_from(row.started_at_ms)
+                .map_err(|_| StoreError::damaged(TABLE, &row.id, "its time is before 1970"))?,
+            id: ToolRoundId::new(row.id),
+            run: RunId::new(row.run),
+            parent: revisions::id_of(&row.parent_revision),
+            said: said.into_assistant(),
+            calls: calls.collect(),
+        }))
+    }
+}
+
+#[derive(FromRow)]
+struct LeftRoundRow {
+    key: i64,
+    id: String,
+    run: String,
+    parent_revision: Vec<u8>,
+    said: String,
+    started_at_ms: i64,
 }
 
 /// Closes the round that the run waits for, if there is one. Its committed results stay.

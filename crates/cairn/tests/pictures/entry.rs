@@ -47,9 +47,10 @@ fn shows(text: &str, images: impl IntoIterator<Item = DataOrBlobId>) -> UserMess
     }
 }
 
-/// What the server itself remarked.
+/// What the server itself remarked, without the empty lines around it.
 fn notices(report: &TurnReport) -> Vec<&str> {
-    report.frames.iter().filter_map(notice).collect()
+    let notices = report.frames.iter().filter_map(notice).map(str::trim);
+    notices.filter(|notice| !notice.is_empty()).collect()
 }
 
 fn notice(frame: &RunFrame) -> Option<&str> {
@@ -141,7 +142,7 @@ async fn a_picture_that_cannot_be_used_is_left_out_and_the_rest_of_the_message_s
         "Picture 1 was left out: it is not a PNG, JPEG, GIF or WebP file.",
         "Picture 3 was left out: its PNG file is damaged.",
     ];
-    assert_eq!(notices(&report), faults.map(|fault| format!("{fault}\n\n")));
+    assert_eq!(notices(&report), faults);
     let content = last_user_content(&bench);
     assert!(content[0]["text"].as_str().unwrap().contains("What is this?"));
     assert_eq!(
@@ -261,7 +262,7 @@ async fn a_model_that_cannot_see_is_told_so_once_and_a_switch_changes_nothing_th
     assert_eq!(
         notices(&report),
         [
-            "The model blind cannot see pictures and was told so in their place. If it can, set vision = true for it.\n\n"
+            "The model blind cannot see pictures and was told so in their place. If it can, set vision = true for it."
         ]
     );
 

@@ -126,6 +126,7 @@ pub fn prepared(conversation: &ConversationId, run: &str, base: &RevisionId) -> 
             tools: Vec::new(),
         }),
         basis: PromptBasis::default(),
+        standing: Vec::new(),
         compaction: None,
         base: base.clone(),
         action: RunAction::Resume { pending: None },

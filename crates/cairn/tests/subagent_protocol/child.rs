@@ -1,11 +1,14 @@
 //! A subagent's own run: its prompt and tools, what it is told of itself, and what it tells of its progress.
 
+use cairn::cursor::proto::agent::agent_server_message::Message as ServerMessage;
+use cairn::cursor::proto::agent::interaction_update::Message as Update;
 use cairn::cursor::proto::agent::{
     AgentRunRequest, CommunicateUpdateHistoryEntry, CustomSubagent, ExecClientMessage, ExecServerMessage,
     ModelDetails, RequestContext, RequestContextResult, RequestContextSuccess,
     agent_client_message::Message as ClientMessage, exec_client_message, exec_server_message,
     request_context_result, tool_call::Tool,
 };
+use cairn::demo::wire_client::RunFrame;
 use serde_json::Value;
 
 use crate::support::fake_cursor::ExecAnswer;
@@ -185,19 +188,67 @@ async fn it_remembers_its_work_although_its_client_forgot_it() {
 }
 
 #[tokio::test]
-async fn it_begins_anew_where_its_first_run_came_to_nothing() {
+async fn it_goes_on_where_its_last_run_failed() {
     let mut bench = Bench::new().await;
     as_subagent(&mut bench, "generalPurpose", |_| {});
+    bench.file("a.txt", "one\n");
+    bench
+        .chat
+        .reply_calls([("read_1", "Read", r#"{"path":"a.txt"}"#)]);
     bench.chat.reply_status(400, &[], r#"{"error":{"message":"no"}}"#);
     assert_eq!(bench.cursor.send("Do it.").await.error().0, "unavailable");
+    let roots = bench.cursor.state().root_prompt_messages_json;
     bench.cursor.set_state(&Default::default());
-    bench.chat.allow_reset();
     bench.chat.reply_text("Done.");
     bench.cursor.send("Do it once more.").await.success();
-    let body = body(&bench, 1);
-    let messages = body["messages"].as_array().unwrap();
-    assert_eq!(roles(messages), ["system", "user", "user", "user"]);
-    assert!(text_of(&messages[3]).contains("Do it once more."));
+    let added = bench.added();
+    assert_eq!(roles(&added), ["user"]);
+    assert!(text_of(&added[0]).contains("Do it once more."));
+    let state = bench.cursor.state().root_prompt_messages_json;
+    assert_eq!(state[..roots.len()], roots);
+    bench.assert_clean();
+}
+
+#[tokio::test]
+async fn it_is_told_that_its_calls_were_interrupted_although_its_client_forgot_them() {
+    let mut bench = Bench::new().await;
+    as_subagent(&mut bench, "generalPurpose", |_| {});
+    bench.file("a.txt", "one\n");
+    bench.chat.reply_calls([
+        ("read_1", "Read", r#"{"path":"a.txt"}"#),
+        ("read_2", "Read", r#"{"path":"b.txt"}"#),
+    ]);
+    bench.cursor.hooks.exec = Box::new(|exec| match &exec.message {
+        Some(exec_server_message::Message::ReadArgs(args)) if args.tool_call_id == "read_2" => {
+            ExecAnswer::Hold
+        }
+        _ => ExecAnswer::Run,
+    });
+    let mut turn = bench.cursor.start_turn("Do it.").await;
+    let completed = |frame: &RunFrame| {
+        matches!(
+            frame,
+            RunFrame::Message(message) if matches!(
+                &message.message,
+                Some(ServerMessage::InteractionUpdate(update))
+                    if matches!(&update.message, Some(Update::ToolCallCompleted(_)))
+            )
+        )
+    };
+    turn.until("a completed call", completed).await;
+    turn.cancel().await;
+    assert_eq!(turn.finish().await.error().0, "canceled");
+    bench.cursor.set_state(&Default::default());
+    bench.chat.reply_text("Done.");
+    bench.cursor.send("Go on.").await.success();
+    let added = bench.added();
+    assert_eq!(roles(&added), ["assistant", "tool", "tool", "user"]);
+    assert!(text_of(&added[1]).contains("one"));
+    assert_eq!(
+        text_of(&added[2]),
+        "This call was interrupted. It may have run in part or in full; its outcome is unknown."
+    );
+    assert!(text_of(&added[3]).contains("Go on."));
     bench.assert_clean();
 }
 

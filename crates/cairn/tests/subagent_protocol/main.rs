@@ -11,9 +11,12 @@
 )]
 
 mod child;
+mod family;
 mod stop;
 mod task;
+mod told;
 mod wake;
+mod whole;
 
 #[path = "../support"]
 mod support {

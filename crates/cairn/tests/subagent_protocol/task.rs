@@ -9,7 +9,9 @@ use cairn::cursor::proto::agent::{
 use cairn::cursor::tools::{
     DerivedFact, Effect, ProgressUpdate, SubagentScope, ToolProtocolError, ToolRuntime, derived_facts,
 };
-use cairn::model::{SubagentKind, SubagentModel, SubagentModels, ToolResult};
+use cairn::model::{
+    ConversationId, Delegation, DelegationOrigin, SubagentKind, SubagentModel, SubagentModels, ToolResult,
+};
 
 use crate::support::tool_calls::*;
 
@@ -72,12 +74,23 @@ fn failure(exec_id: u32, agent_id: Option<&str>, error: &str) -> pb::ExecClientM
     )
 }
 
-fn complete(content: &str, is_error: bool) -> Vec<Effect> {
-    vec![Effect::Complete(ToolResult {
+fn complete(content: &str, is_error: bool) -> Effect {
+    Effect::Complete(ToolResult {
         call: id("a"),
         content: content.into(),
         is_error,
-    })]
+    })
+}
+
+/// child-1 works for the call that began at 1000.
+fn delegated(background: bool) -> Effect {
+    Effect::Delegated(Delegation {
+        call: id("a"),
+        child: ConversationId::new("child-1"),
+        since_ms: 1_000,
+        background,
+        origin: DelegationOrigin::Own,
+    })
 }
 
 fn card_of(tools: &mut ToolRuntime) -> pb::TaskToolCall {
@@ -138,6 +151,51 @@ fn a_subagent_cannot_be_the_conversation_that_asks() {
             "{}",
             refused.content.text()
         );
+    }
+}
+
+/// The client starts a new subagent under whatever id it is given, and that one remembers nothing.
+#[test]
+fn a_subagent_that_nobody_knows_cannot_go_on() {
+    let rest = r#","subagent_type":"generalPurpose","resume":"child-7""#;
+    let refused = |known: &str| {
+        format!(
+            "The subagent was not started: this conversation has no subagent child-7 that could go on. {known} To start \
+             a new one, leave resume out and put all that it has to know into the prompt."
+        )
+    };
+    let children = |children: Vec<String>| SubagentScope {
+        children,
+        ..subagents()
+    };
+    assert_eq!(refusal(children(Vec::new()), rest), refused("It has none yet."));
+    let many = (10..25).map(|n| format!("child-{n}")).collect();
+    let latest =
+        "child-24, child-23, child-22, child-21, child-20, child-19, child-18, child-17, child-16, child-15";
+    assert_eq!(
+        refusal(children(many), rest),
+        refused(&format!("The latest are: {latest}."))
+    );
+    // One that this run itself has started is known from its first answer on, whether it failed or not.
+    for answer in [
+        success(
+            1,
+            pb::SubagentSuccess {
+                agent_id: "child-7".into(),
+                ..Default::default()
+            },
+        ),
+        failure(1, Some("child-7"), "down"),
+    ] {
+        let mut tools = offering(&TOOLS, children(Vec::new()));
+        let (exec_id, _) = asked(&mut tools, "a", r#","subagent_type":"generalPurpose""#);
+        let answer = pb::ExecClientMessage {
+            id: exec_id,
+            ..answer
+        };
+        tools.exec_message(answer, 2_000).unwrap();
+        let (_, args) = asked(&mut tools, "b", rest);
+        assert_eq!(args.resume_agent_id.as_deref(), Some("child-7"));
     }
 }
 
@@ -279,10 +337,13 @@ fn a_finished_subagent_speaks_its_final_message_under_its_id() {
     );
     assert_eq!(
         tools.exec_message(done, 4_500).unwrap(),
-        complete(
-            "The Reviewer subagent child-1 has finished and says:\nIt is in a.rs:7.",
-            false
-        )
+        [
+            delegated(false),
+            complete(
+                "The Reviewer subagent child-1 has finished and says:\nIt is in a.rs:7.",
+                false
+            )
+        ]
     );
     assert_eq!(tools.exec_control(close(exec_id), 4_501).unwrap(), []);
     let card = card_of(&mut tools);
@@ -313,11 +374,14 @@ fn a_background_subagent_is_named_at_once() {
     );
     assert_eq!(
         tools.exec_message(started, 1_010).unwrap(),
-        complete(
-            "The generalPurpose subagent child-1 works in the background. What it says at its end comes to you as a \
-             message; do not wait for it and do not do its work yourself.",
-            false
-        )
+        [
+            delegated(true),
+            complete(
+                "The generalPurpose subagent child-1 works in the background. What it says at its end comes to you as a \
+                 message; do not wait for it and do not do its work yourself.",
+                false
+            )
+        ]
     );
     assert_eq!(
         card_of(&mut tools).result.unwrap().result,
@@ -344,11 +408,12 @@ fn a_failed_subagent_is_a_tool_error_that_names_it() {
     ] {
         let mut tools = task_runtime();
         let (exec_id, _) = asked(&mut tools, "a", r#","subagent_type":"generalPurpose""#);
+        let started = agent_id.map(|_| delegated(false));
         assert_eq!(
             tools
                 .exec_message(failure(exec_id, agent_id, "[unavailable] down"), 2_000)
                 .unwrap(),
-            complete(text, true)
+            Vec::from_iter(started.into_iter().chain([complete(text, true)]))
         );
         assert_eq!(
             card_of(&mut tools).result.unwrap().result,

@@ -110,6 +110,7 @@ pub fn prepared(run: &str, base: RevisionId, action: RunAction) -> PreparedRun {
                 .collect(),
         }),
         basis: PromptBasis::default(),
+        standing: Vec::new(),
         compaction: None,
         base,
         action,

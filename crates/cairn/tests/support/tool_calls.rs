@@ -56,6 +56,7 @@ pub fn subagents() -> SubagentScope {
             overrides: Vec::new(),
         }),
         defined: BTreeMap::from([("Reviewer".into(), None), ("tester".into(), Some("small".into()))]),
+        children: vec!["child-1".into()],
         cloud: false,
     }
 }

@@ -56,8 +56,6 @@ impl DerivedState {
             DerivedFact::Todos(todos) => self.todos = Some(todos),
             DerivedFact::Plan(plan) => self.plan = Some(plan),
             DerivedFact::Mode(mode) => self.mode = Some(mode),
-            // The session has it noted; the state shows the call alone.
-            DerivedFact::Delegated { .. } => {}
             DerivedFact::Progress {
                 update,
                 message_index,

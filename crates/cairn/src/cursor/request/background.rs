@@ -9,6 +9,7 @@ use sha2::{Digest, Sha256};
 
 use super::text::{Tagged, one_line};
 use super::{Mode, RequestError, TurnEvent, initial_messages};
+use crate::cursor::prompting::keep_inside;
 use crate::cursor::proto::agent::{
     BackgroundTaskCompletion, BackgroundTaskCompletionAction, BackgroundTaskCompletionReason,
     BackgroundTaskKind, BackgroundTaskStatus, SimulatedMsgReason, UserMessage,
@@ -17,6 +18,9 @@ use crate::model::{Message, MessageBody, Part};
 
 /// Hex digits of the hash that tells one report of progress from the next.
 const HASH_DIGITS: usize = 16;
+
+/// The tag around what is told of one piece of work: whatever it says stays inside.
+const TAG: &str = "background_task";
 
 /// The messages of an action, in its order.
 ///
@@ -124,9 +128,9 @@ fn text_of(completion: &BackgroundTaskCompletion) -> String {
     }
     let mut out = Tagged::default();
     out.element(
-        "background_task",
+        TAG,
         &[("kind", kind), ("id", id), ("status", status)],
-        &body.finish(),
+        &keep_inside(TAG, &body.finish()),
     );
     out.finish()
 }

@@ -25,7 +25,7 @@ mod text;
 pub use background::{completion_messages, new_completions, simulated_message};
 pub use context::compile_request_context;
 pub use context_link::ContextLink;
-pub use delegation::{open_delegations, take_ended};
+pub use delegation::{inherit, open_delegations, take_ended, whole_history};
 pub use error::RequestError;
 pub use identity::{
     TurnEvent, event_id, initial_messages, latest_context, message_id, origin_of_wire_id, wire_id,

@@ -11,12 +11,15 @@ use prost::Message as _;
 
 use super::archive::{is_archived_edit, reopen_archive};
 use super::context_link::ContextLink;
+use super::delegation::note_taken_over;
 use super::edit::{content_of, cut_back_to, message_of, recorded_content};
 use super::hydrate::{fetch_messages, fetch_one, fetch_turns};
+use super::subagent::IDENTITY_EVENT;
 use super::{
     Mode, RuntimeInput, TurnEvent, collect_mcp_tools, compile_request_context, compile_runtime_message,
     defined_subagents, event_id, identity_message, initial_messages, needed_blobs, new_completions,
     open_delegations, run_model, simulated_message, subagent_kind, subagent_models, take_ended,
+    whole_history,
 };
 use crate::clock;
 use crate::cursor::actor::CursorContext;
@@ -33,10 +36,9 @@ use crate::cursor::proto::agent::{
 };
 use crate::cursor::tools::{McpTool, SubagentScope, ToolRuntimeConfig};
 use crate::model::{
-    CallId, ConversationId, Delegation, Message, ModelSpec, ParentCall, PreparedRun, PromptBasis, RevisionId,
-    RunAction, RunFailure, RunId, RunKind, SubagentKind, project,
+    CallId, ConversationId, Delegation, Message, ModelSpec, ParentCall, PendingAssistant, PreparedRun,
+    PromptBasis, RevisionId, RunAction, RunFailure, RunId, RunKind, SubagentKind, project,
 };
-use crate::store::RecordedOutcome;
 
 /// What a request became.
 #[derive(Debug)]
@@ -150,11 +152,11 @@ pub async fn prepare(
         tracing::info!(conversation = %conversation, revision = %base, "an earlier message was edited");
     }
     let forgotten = match own_kind {
-        Some(_) if state.roots.is_empty() => finished_head(&conversation, context).await?,
+        Some(_) if state.roots.is_empty() => left_off(&conversation, &base, context).await?,
         _ => None,
     };
-    if let Some(head) = &forgotten {
-        base = head.clone();
+    if let Some(forgotten) = &forgotten {
+        base = forgotten.revision.clone();
         tracing::info!(conversation = %conversation, revision = %base, "a subagent goes on that its client forgot");
     }
     let pending = state
@@ -163,6 +165,8 @@ pub async fn prepare(
         .map(|json| decode_pending(json))
         .transpose()
         .map_err(protocol)?;
+    let is_forgotten = forgotten.is_some();
+    let pending = pending.or(forgotten.and_then(|forgotten| forgotten.interrupted));
     let mode = match &user_message {
         Some((_, message)) => Mode::from_wire(message.mode)?,
         None => Mode::from_wire(state.mode.unwrap_or_default())?,
@@ -192,7 +196,8 @@ pub async fn prepare(
     let history = context.services.store.history(&base).await?;
     let history: Vec<&Message> = history.iter().map(AsRef::as_ref).collect();
     let store = &context.services.store;
-    let mut delegations = open_delegations(store, &conversation, &history).await?;
+    let mut delegations = open_delegations(store, &conversation, &base).await?;
+    let children = store.children(&conversation).await?;
     let mut notices = Vec::new();
     let messages = match (&action, &user_message) {
         (ActionKind::Start, Some((_, message))) => {
@@ -212,12 +217,18 @@ pub async fn prepare(
             let (messages, told) = new_messages(turn, &base, context, blobs).await?;
             notices = told;
             note_input(message, &conversation, &messages, context).await?;
-            // What ended meanwhile stands before what the person says now.
-            let completions = take_ended(store, &mut delegations).await?;
+            // What ended meanwhile stands before what the person says now. When someone speaks to the conversation
+            // again, all that its client started before has reached this server, or never will.
+            let registry = &context.services.registry;
+            let never_comes = |child: &ConversationId| !registry.is_coming(child);
+            let completions = take_ended(store, &conversation, &mut delegations, never_comes).await?;
             let ended = new_completions(history.iter().copied(), &completions)?;
             ended.into_iter().chain(messages).collect()
         }
-        (ActionKind::Wake(woken), _) => new_completions(history.iter().copied(), woken)?,
+        (ActionKind::Wake(woken), _) => {
+            let whole = whole_history(store, &base).await?;
+            new_completions(whole.iter().map(AsRef::as_ref), woken)?
+        }
         (ActionKind::Start | ActionKind::Resume | ActionKind::Compact, _) => Vec::new(),
     };
     let turn = match (&action, &user_message) {
@@ -247,7 +258,7 @@ pub async fn prepare(
     let mut frontier =
         Frontier::new(&state, &prompt.instructions, wire_mode, turn, clock::unix_ms()).map_err(defect)?;
     frontier.derive(derived);
-    if forgotten.is_some() {
+    if is_forgotten {
         let items = project(history.iter().copied()).map_err(defect)?;
         frontier.append_history(&items).map_err(defect)?;
     }
@@ -268,6 +279,7 @@ pub async fn prepare(
             parent_model: model.clone(),
             models: subagents.clone(),
             defined: defined_subagents(&request_context),
+            children: children.iter().map(ToString::to_string).collect(),
             cloud: request.can_create_cloud_subagents == Some(true),
         },
     };
@@ -275,6 +287,7 @@ pub async fn prepare(
         .token_details
         .map(|details| u64::from(details.used_tokens))
         .filter(|tokens| *tokens > 0);
+    let standing = own_kind.map(|_| IDENTITY_EVENT.into()).into_iter().collect();
     let compaction = context.prompts.compaction().spec(&model, base_size);
     Ok(Prepared {
         run: PreparedRun {
@@ -286,6 +299,7 @@ pub async fn prepare(
             subagents,
             prompt,
             basis,
+            standing,
             compaction: Some(compaction),
             base,
             action,
@@ -354,26 +368,47 @@ async fn base_revision(
         .map_err(protocol)?;
     let messages = import_history(&decoded).map_err(protocol)?;
     let revision = store.import(conversation, &messages).await?;
+    let history = store.history(&revision).await?;
+    note_taken_over(store, conversation, &history, &state.turns, blobs).await?;
     store.record_state(conversation, digest, &revision).await?;
     tracing::info!(conversation = %conversation, messages = messages.len(), "history taken over from the client");
     Ok(revision)
 }
 
-/// The head of a subagent's conversation whose last run has finished.
+/// Where a subagent's conversation stands.
+struct LeftOff {
+    revision: RevisionId,
+    /// The round that its last run did not finish.
+    interrupted: Option<PendingAssistant>,
+}
+
+/// Where a subagent's conversation stands, however its last run ended. None for one in which nothing was said yet.
 ///
-/// The official client goes on with such a subagent under its old id, and with an empty state unless the parent's run is
+/// The official client goes on with a subagent under its old id, and with an empty state unless the parent's run is
 /// still the same [sdk]: what the subagent knew is known here alone.
-async fn finished_head(
+async fn left_off(
     conversation: &ConversationId,
+    empty: &RevisionId,
     context: &CursorContext,
-) -> Result<Option<RevisionId>, RunFailure> {
+) -> Result<Option<LeftOff>, RunFailure> {
     let store = &context.services.store;
-    let last = store.runs_of(conversation).await?.pop();
-    match last.and_then(|run| run.outcome) {
-        Some(RecordedOutcome::Completed) => Ok(store.head(conversation).await?),
-        Some(RecordedOutcome::Cancelled | RecordedOutcome::Failed(_) | RecordedOutcome::Interrupted)
-        | None => Ok(None),
-    }
+    let round = store.left_round(conversation).await?;
+    let head = store.head(conversation).await?;
+    Ok(match round {
+        Some(round) => Some(LeftOff {
+            revision: round.parent,
+            interrupted: Some(PendingAssistant {
+                round: Some(round.id),
+                said: round.said,
+                calls: round.calls,
+                started_at_ms: round.started_at_ms,
+            }),
+        }),
+        None => head.filter(|head| head != empty).map(|revision| LeftOff {
+            revision,
+            interrupted: None,
+        }),
+    })
 }
 
 /// The messages that this turn adds: what a subagent is told of itself, once; the request context if it changed; then

@@ -17,7 +17,7 @@ use crate::cursor::proto::agent::{
 use crate::model::{Message, ModelSpec, Part, SubagentKind, SubagentModel, SubagentModels};
 
 /// The event that tells a subagent what it is: once in its conversation.
-const IDENTITY_EVENT: &str = "subagent-identity";
+pub(super) const IDENTITY_EVENT: &str = "subagent-identity";
 /// What a definition writes for the model of whoever starts the subagent. [sdk]
 const INHERIT: &str = "inherit";
 

@@ -24,7 +24,7 @@ use crate::cursor::proto::agent::{
     agent_server_message::Message, exec_client_control_message, exec_client_message, tool_call::Tool,
 };
 use crate::cursor::request::Mode;
-use crate::model::{CallId, ToolCall, ToolResult};
+use crate::model::{CallId, ConversationId, Delegation, DelegationOrigin, ToolCall, ToolResult};
 
 /// What holds for all calls of a session.
 #[derive(Clone, Debug)]
@@ -65,6 +65,8 @@ pub enum Effect {
         /// What is asked.
         request: ServiceRequest,
     },
+    /// A subagent works for a call. This comes before the call's result.
+    Delegated(Delegation),
     /// The call has its result: hand it to the run. The card's completion follows with [`ToolRuntime::committed`].
     Complete(ToolResult),
     /// Call [`ToolRuntime::woke`] for this call after this many milliseconds.
@@ -583,6 +585,16 @@ impl ToolRuntime {
             if let DerivedFact::Todos(todos) = fact {
                 self.scope.todos = todos;
             }
+        }
+        if let Some(delegated) = &outcome.delegated {
+            self.scope.subagents.note_child(&delegated.child);
+            effects.push(Effect::Delegated(Delegation {
+                call: call.clone(),
+                child: ConversationId::new(delegated.child.as_str()),
+                since_ms: running.started_at_ms,
+                background: delegated.background,
+                origin: DelegationOrigin::Own,
+            }));
         }
         let content = outcome.content(self.result_limit);
         if let Some(learned) = outcome.learned {

@@ -9,7 +9,14 @@ use std::sync::Arc;
 use super::arguments::Arguments;
 use super::codec::task;
 use super::registry::ToolEntry;
-use crate::model::{ModelSpec, SubagentKind, SubagentModel, SubagentModels};
+use crate::cursor::proto::agent::{ToolCall, task_result, tool_call::Tool};
+use crate::model::{
+    CallId, ConversationId, Delegation, DelegationOrigin, ModelSpec, SubagentKind, SubagentModel,
+    SubagentModels,
+};
+
+/// The most ids that a refusal names.
+const SHOWN_CHILDREN: usize = 10;
 
 /// What the model asks for.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -47,6 +54,8 @@ pub struct SubagentScope {
     pub models: Arc<SubagentModels>,
     /// The kinds that the person or the project defines, with the model that the definition names, if any.
     pub defined: BTreeMap<String, Option<String>>,
+    /// The subagents that the conversation has started and that can go on, the first one before the others.
+    pub children: Vec<String>,
     /// Whether the client can start subagents elsewhere than on the person's machine.
     pub cloud: bool,
 }
@@ -73,6 +82,31 @@ impl SubagentScope {
             .map_err(|refused| format!("The subagent was not started: {refused}."))
     }
 
+    /// Whether the subagent of this id can go on. The client would start a new one under an id that nobody knows [sdk],
+    /// and that one would not remember what the model believes it does. The error is for the model.
+    pub(super) fn admit_resume(&self, id: &str) -> Result<(), String> {
+        if self.children.iter().any(|child| child == id) {
+            return Ok(());
+        }
+        let latest = self.children.iter().rev().take(SHOWN_CHILDREN);
+        let latest: Vec<&str> = latest.map(String::as_str).collect();
+        let known = match latest.as_slice() {
+            [] => "It has none yet.".to_owned(),
+            latest => format!("The latest are: {}.", latest.join(", ")),
+        };
+        Err(format!(
+            "The subagent was not started: this conversation has no subagent {id} that could go on. {known} To start a \
+             new one, leave resume out and put all that it has to know into the prompt."
+        ))
+    }
+
+    /// One more was started, or has gone on.
+    pub(super) fn note_child(&mut self, id: &str) {
+        if !self.children.iter().any(|child| child == id) {
+            self.children.push(id.to_owned());
+        }
+    }
+
     /// The kinds that can be started, the general one first.
     fn kinds(&self) -> Vec<&str> {
         let on = |kind: &&str| {
@@ -87,8 +121,28 @@ impl SubagentScope {
     }
 }
 
+/// What the model calls the tool.
+pub const TASK_TOOL: &str = "Task";
+
+/// The work in the background that a completed call has begun, as its card shows it.
+pub fn background_delegation(card: &ToolCall) -> Option<Delegation> {
+    let Some(Tool::TaskToolCall(task)) = &card.tool else {
+        return None;
+    };
+    match task.result.as_ref()?.result.as_ref()? {
+        task_result::Result::Success(success) if success.is_background => Some(Delegation {
+            call: CallId::new(card.tool_call_id.as_deref()?),
+            child: ConversationId::new(success.agent_id.as_deref()?),
+            since_ms: card.started_at_ms?,
+            background: true,
+            origin: DelegationOrigin::Own,
+        }),
+        task_result::Result::Success(_) | task_result::Result::Error(_) => None,
+    }
+}
+
 pub(super) const TASK: ToolEntry = ToolEntry {
-    name: "Task",
+    name: TASK_TOOL,
     arguments: &[
         "description",
         "prompt",

@@ -277,7 +277,7 @@ impl Engine<'_> {
     /// The messages of the current turn, which no summary stands for: those that the run began with, or those that it
     /// goes on with. Where the person only asked for a summary, no turn is current.
     fn current_messages(&self, trigger: CompactionTrigger, stored: &[Arc<Message>]) -> HashSet<MessageId> {
-        match &self.run.action {
+        let mut current: HashSet<MessageId> = match &self.run.action {
             RunAction::Start { messages, .. } if !messages.is_empty() => {
                 messages.iter().map(|message| message.id.clone()).collect()
             }
@@ -294,7 +294,13 @@ impl Engine<'_> {
                     .map(|message| message.id.clone())
                     .collect()
             }
-        }
+        };
+        // What the agent is told of itself holds on, whoever goes on with it.
+        let standing = stored
+            .iter()
+            .filter(|message| tells_of(message, &self.run.standing));
+        current.extend(standing.map(|message| message.id.clone()));
+        current
     }
 }
 
@@ -337,6 +343,17 @@ impl Kept {
             }
         }
         leaves_out.then_some(kept)
+    }
+}
+
+/// Whether a message tells of one of these events.
+fn tells_of(message: &Message, events: &[Arc<str>]) -> bool {
+    match &message.body {
+        MessageBody::User {
+            origin: UserOrigin::Turn { event_id },
+            ..
+        } => events.contains(event_id),
+        _ => false,
     }
 }
 

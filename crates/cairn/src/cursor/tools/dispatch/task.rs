@@ -1,5 +1,7 @@
 //! A subagent that is being started or works. Must never know: exec ids, how the child works.
 
+use std::sync::Arc;
+
 use super::super::codec::task;
 use super::super::result::exec;
 use super::super::result::{Outcome, local};
@@ -8,7 +10,7 @@ use super::{Awaiting, Scope, Step};
 use crate::cursor::proto::agent::{
     TaskArgs, TaskToolCall, exec_server_message::Message, subagent_result, tool_call::Tool,
 };
-use crate::model::{CallId, SubagentKind};
+use crate::model::{CallId, ModelSpec, SubagentKind};
 
 /// A subagent that the client was asked for.
 #[derive(Debug)]
@@ -20,15 +22,7 @@ pub(in super::super) struct TaskRun {
 /// Asks the client for the subagent, on the model that is decided here and now.
 pub(super) fn begin(call: &CallId, asked: &TaskArguments, scope: &Scope) -> Step {
     let mut args = task::card_args(asked);
-    let own = [&scope.conversation, &scope.subagents.root];
-    let refusal = match asked.resume.as_ref().filter(|id| own.contains(id)) {
-        Some(id) => Err(format!(
-            "The subagent was not started: {id} is this conversation or the one above it, and going on with it would stop \
-             the run that asks. Start a new subagent, or name one of your own."
-        )),
-        None => scope.subagents.admit(asked),
-    };
-    match refusal {
+    match admit(asked, scope) {
         Err(refusal) => {
             let card = Tool::TaskToolCall(TaskToolCall {
                 args: Some(args),
@@ -49,6 +43,20 @@ pub(super) fn begin(call: &CallId, asked: &TaskArguments, scope: &Scope) -> Step
             }
         }
     }
+}
+
+/// The model that the subagent gets. The error is for the model.
+fn admit(asked: &TaskArguments, scope: &Scope) -> Result<Arc<ModelSpec>, String> {
+    if let Some(id) = &asked.resume {
+        if [&scope.conversation, &scope.subagents.root].contains(&id) {
+            return Err(format!(
+                "The subagent was not started: {id} is this conversation or the one above it, and going on with it would \
+                 stop the run that asks. Start a new subagent, or name one of your own."
+            ));
+        }
+        scope.subagents.admit_resume(id)?;
+    }
+    scope.subagents.admit(asked)
 }
 
 pub(super) fn finish(run: TaskRun, result: subagent_result::Result, elapsed_ms: u64) -> Outcome {

@@ -5,7 +5,7 @@
 
 use crate::cursor::proto::agent::{
     TodoItem, communicate_update_result, create_plan_result, read_tool_result, switch_mode_result,
-    task_result, tool_call::Tool, update_todos_result,
+    tool_call::Tool, update_todos_result,
 };
 use crate::cursor::request::Mode;
 use crate::cursor::tools::ProgressUpdate;
@@ -21,11 +21,6 @@ pub enum DerivedFact {
     Plan(String),
     /// The mode that the person agreed to.
     Mode(Mode),
-    /// A subagent goes on in the background, in the conversation of this id.
-    Delegated {
-        /// The client's id of the subagent and of its conversation.
-        child: String,
-    },
     /// A subagent said where it stands.
     Progress {
         /// What it said.
@@ -70,16 +65,6 @@ pub fn derived_facts(card: &Tool) -> Vec<DerivedFact> {
                 _ => Vec::new(),
             }
         }
-        Tool::TaskToolCall(task) => match task.result.as_ref().and_then(|result| result.result.as_ref()) {
-            Some(task_result::Result::Success(success)) if success.is_background => {
-                let child = success.agent_id.clone();
-                child
-                    .map(|child| DerivedFact::Delegated { child })
-                    .into_iter()
-                    .collect()
-            }
-            _ => Vec::new(),
-        },
         Tool::CommunicateUpdateToolCall(said) => {
             match said.result.as_ref().and_then(|result| result.result.as_ref()) {
                 Some(communicate_update_result::Result::Success(success)) => {

@@ -27,6 +27,17 @@ pub(super) struct Outcome {
     pub is_error: bool,
     /// The MCP tools as they are now, where the call has asked for them.
     pub learned: Option<McpTable>,
+    /// The subagent that the call started or went on with.
+    pub delegated: Option<Delegated>,
+}
+
+/// A subagent that works for a call.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Delegated {
+    /// The client's id of the subagent and of its conversation.
+    pub child: String,
+    /// Whether it works on after the call has its result.
+    pub background: bool,
 }
 
 impl Outcome {
@@ -38,6 +49,7 @@ impl Outcome {
             pictures: Vec::new(),
             is_error: false,
             learned: None,
+            delegated: None,
         }
     }
 
@@ -49,6 +61,7 @@ impl Outcome {
             pictures: Vec::new(),
             is_error: true,
             learned: None,
+            delegated: None,
         }
     }
 

@@ -1,6 +1,6 @@
 //! How a subagent ended, or that it goes on. Must never know: exec ids, how the child was started.
 
-use super::super::{BoundedText, ModelText, Outcome};
+use super::super::{BoundedText, Delegated, ModelText, Outcome};
 use super::because;
 use crate::cursor::proto::agent::{
     SubagentBackgroundReason, SubagentSuccess, TaskArgs, TaskError, TaskResult, TaskSuccess, TaskToolCall,
@@ -14,9 +14,10 @@ pub(in super::super::super) fn outcome(
     result: subagent_result::Result,
     elapsed_ms: u64,
 ) -> Outcome {
-    match result {
+    let delegated = delegated(&result);
+    let outcome = match result {
         subagent_result::Result::Success(success) => {
-            let background = success.background_reason != i32::from(SubagentBackgroundReason::Unspecified);
+            let background = is_background(&success);
             let text = match background {
                 true => started(&success, kind),
                 false => finished(&success, kind),
@@ -42,7 +43,22 @@ pub(in super::super::super) fn outcome(
             let result = task_result::Result::Error(TaskError { error: text.clone() });
             Outcome::error(card(args, result), text)
         }
-    }
+    };
+    Outcome { delegated, ..outcome }
+}
+
+/// The child, if one was started.
+fn delegated(result: &subagent_result::Result) -> Option<Delegated> {
+    let (child, background) = match result {
+        subagent_result::Result::Success(success) => (Some(&success.agent_id), is_background(success)),
+        subagent_result::Result::Error(error) => (error.agent_id.as_ref(), false),
+    };
+    let child = child.filter(|id| !id.is_empty())?.clone();
+    Some(Delegated { child, background })
+}
+
+fn is_background(success: &SubagentSuccess) -> bool {
+    success.background_reason != i32::from(SubagentBackgroundReason::Unspecified)
 }
 
 fn started(success: &SubagentSuccess, kind: &str) -> ModelText {
