@@ -149,6 +149,7 @@ impl Host for Engine {
         });
         run.compaction = (self.compacts && turn == 2).then(|| CompactionSpec {
             instruction: "Summarise.".into(),
+            summary_tag: "summary".into(),
             before_summary: "Summary: ".into(),
             after_summary: "".into(),
             threshold: Some(1_000_000),

@@ -11,6 +11,8 @@ use std::sync::Arc;
 pub struct CompactionSpec {
     /// Said in the user role behind the whole history to get a summary; never part of the history itself.
     pub instruction: Arc<str>,
+    /// The tag between which `before_summary` and `after_summary` put the summary; no summary ends it early.
+    pub summary_tag: Arc<str>,
     /// Stands before the summary in the message that takes the history's place.
     pub before_summary: Arc<str>,
     /// Stands behind the summary in that message.

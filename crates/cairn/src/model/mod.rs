@@ -5,6 +5,7 @@
 
 mod compaction;
 mod failure;
+mod frame;
 mod history;
 mod id;
 mod inference;
@@ -18,6 +19,7 @@ mod usage;
 
 pub use compaction::{CompactionSpec, CompactionTrigger};
 pub use failure::{FailureKind, ProviderFailure, ProviderFault, RunFailure};
+pub use frame::keep_inside;
 pub use history::{HistoryError, HistoryItem, project};
 pub use id::{CallId, ConversationId, MessageId, ParentCall, RevisionId, RunId, StateDigest, ToolRoundId};
 pub use inference::{ModelRequest, PromptSpec, ToolDefinition};

@@ -81,6 +81,7 @@ impl Talk {
         let mut run = prepared(&format!("run-{}", self.runs), plain.base, action);
         run.compaction = Some(CompactionSpec {
             instruction: "Summarise.".into(),
+            summary_tag: "gist".into(),
             before_summary: "<".into(),
             after_summary: ">".into(),
             threshold: Some(THRESHOLD),

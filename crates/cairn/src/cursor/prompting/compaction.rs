@@ -16,6 +16,7 @@ const FULL_PERCENT: u64 = 85;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CompactionAssets {
     instruction: &'static str,
+    summary_tag: &'static str,
     before_summary: &'static str,
     after_summary: &'static str,
 }
@@ -27,20 +28,29 @@ impl CompactionAssets {
         if instruction.trim().is_empty() {
             return Err(fault("prompt.md", "is empty"));
         }
-        match runtime.split_once(SLOT) {
-            Some((before_summary, after_summary)) if !after_summary.contains(SLOT) => Ok(Self {
-                instruction: instruction.trim_end(),
-                before_summary,
-                after_summary: after_summary.trim_end(),
-            }),
-            _ => Err(fault("runtime.md", "needs {{summary}} exactly once")),
-        }
+        let (before_summary, after_summary) = match runtime.split_once(SLOT) {
+            Some((before, after)) if !after.contains(SLOT) => (before, after.trim_end()),
+            _ => return Err(fault("runtime.md", "needs {{summary}} exactly once")),
+        };
+        let summary_tag = before_summary
+            .strip_prefix('<')
+            .and_then(|rest| rest.split_once('>'))
+            .map(|(tag, _)| tag)
+            .filter(|tag| after_summary.ends_with(&format!("</{tag}>")))
+            .ok_or_else(|| fault("runtime.md", "needs one tag around all of it"))?;
+        Ok(Self {
+            instruction: instruction.trim_end(),
+            summary_tag,
+            before_summary,
+            after_summary,
+        })
     }
 
     /// How a run on this model compacts a history that held `base_size` tokens when it was last reported.
     pub fn spec(&self, model: &ModelSpec, base_size: Option<u64>) -> CompactionSpec {
         CompactionSpec {
             instruction: self.instruction.into(),
+            summary_tag: self.summary_tag.into(),
             before_summary: self.before_summary.into(),
             after_summary: self.after_summary.into(),
             threshold: threshold(model),
@@ -100,9 +110,21 @@ mod tests {
                 fault("runtime.md", "needs {{summary}} exactly once")
             );
         }
+        for untagged in [
+            "{{summary}}",
+            "<s>{{summary}}",
+            "<s>{{summary}}</t>",
+            "s>{{summary}}</s>",
+        ] {
+            assert_eq!(
+                CompactionAssets::parse("Summarise.", untagged),
+                fault("runtime.md", "needs one tag around all of it")
+            );
+        }
         let assets = CompactionAssets::parse("Summarise.\n", "<s>\n{{summary}}\n</s>\n").unwrap();
         let expected = CompactionAssets {
             instruction: "Summarise.",
+            summary_tag: "s",
             before_summary: "<s>\n",
             after_summary: "\n</s>",
         };

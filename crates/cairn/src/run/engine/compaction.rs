@@ -11,7 +11,7 @@ use super::{Engine, Purpose};
 use crate::client::{ClientEvent, StateCause};
 use crate::model::{
     CompactionSpec, CompactionTrigger, HistoryItem, Message, MessageBody, MessageId, Part, ProviderFailure,
-    ProviderFault, RevisionId, RunAction, RunFailure, Usage, UserOrigin, project,
+    ProviderFault, RevisionId, RunAction, RunFailure, Usage, UserOrigin, keep_inside, project,
 };
 use crate::run::lifecycle::{Halt, RunState};
 use crate::run::model_cycle::ModelCycleFailure;
@@ -236,7 +236,8 @@ impl Engine<'_> {
         kept: Kept,
         summary: Arc<str>,
     ) -> Result<(), Halt> {
-        let text = format!("{}{summary}{}", spec.before_summary, spec.after_summary);
+        let inside = keep_inside(&spec.summary_tag, &summary);
+        let text = format!("{}{inside}{}", spec.before_summary, spec.after_summary);
         let message = Message {
             id: MessageId::summary(&self.run.id, index),
             body: MessageBody::User {
