@@ -283,6 +283,7 @@ fn describe(fault: ProviderFault) -> &'static str {
         ProviderFault::NotFound => "the endpoint does not know the model or the address",
         ProviderFault::InvalidRequest => "the endpoint refused the request",
         ProviderFault::ContextLength => "the conversation is too long for the model",
+        ProviderFault::MessageTooLong => "the message is too long for the model",
         ProviderFault::RateLimited => "the endpoint received too many requests",
         ProviderFault::Unavailable => "the endpoint is overloaded or broken",
         ProviderFault::Connection => "the connection to the endpoint failed",
@@ -303,6 +304,9 @@ fn mend(fault: ProviderFault) -> Option<&'static str> {
         ProviderFault::NotFound => Some("Check base_url and model of this model."),
         ProviderFault::ContextLength => {
             Some("Start a new conversation, or choose a model with a larger context.")
+        }
+        ProviderFault::MessageTooLong => {
+            Some("Send a shorter message, or choose a model with a larger context.")
         }
         ProviderFault::RateLimited | ProviderFault::Unavailable => Some("Try again later."),
         ProviderFault::InvalidRequest
