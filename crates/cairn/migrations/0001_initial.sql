@@ -167,15 +167,16 @@ CREATE TABLE inputs (
     PRIMARY KEY (conversation_key, input_id, content, message_id)
 ) STRICT, WITHOUT ROWID;
 
--- The declared resets of the prefix: a revision that begins a history anew with a summary of another one.
+-- The declared resets of the prefix: a revision that begins a history anew with a summary of another one, or with what
+-- was shortened of it.
 CREATE TABLE compactions (
     revision            BLOB NOT NULL PRIMARY KEY REFERENCES revisions (id),
     -- The head that it took the place of.
     archived            BLOB NOT NULL REFERENCES revisions (id),
     run_key             INTEGER NOT NULL REFERENCES runs (key),
-    -- Zero-based index of the run's model call that made the summary.
+    -- Zero-based index of the run's model call that made the summary; of a shortening, of the one that was refused.
     provider_call_index INTEGER NOT NULL CHECK (provider_call_index >= 0),
-    reason              TEXT NOT NULL CHECK (reason IN ('threshold', 'refusal', 'manual')),
+    reason              TEXT NOT NULL CHECK (reason IN ('threshold', 'refusal', 'shortening', 'manual')),
     -- Tokens that the endpoint reported for the first model call after it. NULL until it did, and where a round had to
     -- be left unsummarised.
     size_after          INTEGER CHECK (size_after >= 0)

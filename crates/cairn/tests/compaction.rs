@@ -37,5 +37,7 @@ mod engine;
 mod failures;
 #[path = "compaction/talk.rs"]
 mod talk;
+#[path = "compaction/too_long.rs"]
+mod too_long;
 #[path = "compaction/wire.rs"]
 mod wire;

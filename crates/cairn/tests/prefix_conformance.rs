@@ -33,8 +33,8 @@ use std::sync::{Arc, Mutex};
 
 use cairn::config::{Api as ConfiguredApi, ModelConfig};
 use cairn::model::{
-    CompactionSpec, Message, MessageBody, MessageId, ModelRequest, ModelSpec, Part, PromptSpec, RevisionId,
-    RunAction, RunOutcome, ToolDefinition, UserOrigin,
+    CompactionSpec, Frame, Message, MessageBody, MessageId, ModelRequest, ModelSpec, Part, PromptSpec,
+    RevisionId, RunAction, RunOutcome, ToolDefinition, UserOrigin,
 };
 use cairn::provider::{ModelEvent, ModelInvocation, ModelStream, Provider, ProviderRouter, digest_of};
 use cairn::run::{PrefixBreaks, RunServices, start};
@@ -186,8 +186,17 @@ impl Host for Engine {
         });
         run.compaction = (self.compacts && turn == 2).then(|| CompactionSpec {
             instruction: "Summarise.".into(),
-            before_summary: "Summary: ".into(),
-            after_summary: "".into(),
+            summary: Frame {
+                tag: "summary".into(),
+                before: "Summary: ".into(),
+                after: "".into(),
+            },
+            shortened: Frame {
+                tag: "shortened".into(),
+                before: "".into(),
+                after: "".into(),
+            },
+            shortened_characters: 16_000,
             threshold: Some(1_000_000),
             base_size: Some(1_000_000),
         });

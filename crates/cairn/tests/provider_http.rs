@@ -640,3 +640,61 @@ fn ids_and_names_of_other_models_are_made_acceptable() {
     }
     assert_eq!(calls[3]["function"]["name"], "Read");
 }
+
+/// By the parameter's name only; remembered for the model as long as the process lives, in every conversation.
+#[tokio::test]
+async fn a_refused_stream_options_is_left_out_once_and_for_all() {
+    for body in [
+        r#"{"error":{"message":"Unrecognized request argument supplied: stream_options"}}"#,
+        r#"{"error":{"message":"Unsupported parameter","param":"stream_options"}}"#,
+    ] {
+        for status in [400, 422] {
+            let chat = StrictChat::start().await;
+            chat.reply_status(status, &[], body);
+            chat.reply_text("One.");
+            chat.reply_text("Two.");
+            let provider = provider(&chat);
+            for said in ["One.", "Two."] {
+                let answer = answer(provider.call(&hello(), invocation())).await;
+                assert_eq!(answer.text, said, "{status} {body}");
+            }
+            let requests = chat.requests();
+            let asks = |at: usize| requests[at].json["stream_options"].clone();
+            assert_eq!(requests.len(), 3);
+            assert_eq!(
+                [asks(0), asks(1), asks(2)],
+                [json!({"include_usage": true}), json!(null), json!(null)]
+            );
+            let mut without = requests[0].json.clone();
+            without.as_object_mut().unwrap().shift_remove("stream_options");
+            assert_eq!(requests[1].json, without, "only the option is left out");
+            assert_eq!(requests[1].body, requests[2].body);
+        }
+    }
+}
+
+#[tokio::test]
+async fn only_the_name_of_stream_options_has_it_left_out_and_only_once() {
+    let refusal = r#"{"error":{"message":"no stream_options"}}"#;
+    let other = r#"{"error":{"message":"no temperature"}}"#;
+    for (replies, asked) in [
+        (vec![(400, other)], 1),
+        (vec![(403, refusal)], 1),
+        // The second refusal of the same stands.
+        (vec![(400, refusal), (400, refusal)], 2),
+        (vec![(422, refusal), (400, other)], 2),
+    ] {
+        let chat = StrictChat::start().await;
+        for (status, body) in &replies {
+            chat.reply_status(*status, &[], body);
+        }
+        let (_, failure) = fails(&provider(&chat)).await;
+        assert_eq!(failure.status, replies.last().map(|(status, _)| *status));
+        assert_eq!(chat.requests().len(), asked);
+    }
+    // Who was told not to ask has nothing to leave out.
+    let chat = StrictChat::start().await;
+    chat.reply_status(400, &[], refusal);
+    fails(&provider_with(&chat, "include_usage = false")).await;
+    assert_eq!(chat.requests().len(), 1);
+}

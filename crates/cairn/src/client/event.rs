@@ -90,9 +90,10 @@ pub enum StateCause {
     ToolRoundSettled(Arc<ToolRound>),
     /// Messages about events were appended between two model calls. Carries a barrier.
     RuntimeEvents,
-    /// The history was compacted: it begins anew with a summary. Carries a barrier.
+    /// The history was compacted: it begins anew with a summary, or with an account of what was shortened. Carries a
+    /// barrier.
     Compacted {
-        /// The summary in the model's own words.
+        /// The summary in the model's own words, or the account.
         summary: Arc<str>,
     },
     /// The model's final answer was appended. Carries a barrier.

@@ -67,6 +67,7 @@ fn provider_failed(failure: &ProviderFailure, text: &str) -> ConnectError {
         ProviderFault::NotFound => "The model endpoint does not know this model or address.",
         ProviderFault::InvalidRequest => "The model endpoint refused the request.",
         ProviderFault::ContextLength => "The conversation is too long for the model.",
+        ProviderFault::MessageTooLong => "The message is too long for the model.",
         ProviderFault::RateLimited => "The model endpoint limits the rate.",
         ProviderFault::Unavailable => "The model endpoint is not available.",
         ProviderFault::Connection => "The model endpoint cannot be reached.",

@@ -237,6 +237,7 @@ impl Session {
                 }
             }
             ClientEvent::CompactionFailed(text) => {
+                self.summarising = false;
                 self.send(&interaction::summary_completed()).await;
                 self.show_notice(&text).await;
             }
@@ -345,6 +346,10 @@ impl Session {
             }
             (StateCause::Compacted { summary }, Some(barrier)) => {
                 self.measured = None;
+                // A history that is only shortened asks no model for a summary.
+                if !std::mem::replace(&mut self.summarising, false) {
+                    self.send(&interaction::summary_started()).await;
+                }
                 self.send(&interaction::summary(&summary)).await;
                 self.send(&interaction::summary_completed()).await;
                 self.enqueue(CheckpointJob::Compacted {

@@ -6,15 +6,19 @@
 
 use std::sync::Arc;
 
+use super::Frame;
+
 /// When a run compacts its history, and what is said to the model for it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CompactionSpec {
     /// Said in the user role behind the whole history to get a summary; never part of the history itself.
     pub instruction: Arc<str>,
-    /// Stands before the summary in the message that takes the history's place.
-    pub before_summary: Arc<str>,
-    /// Stands behind the summary in that message.
-    pub after_summary: Arc<str>,
+    /// Stands around the summary in the message that takes the history's place.
+    pub summary: Frame,
+    /// Stands around the account of what was shortened where no summary could help.
+    pub shortened: Frame,
+    /// How much all that is shortened may keep together, in characters.
+    pub shortened_characters: usize,
     /// Size of the history, in tokens as an endpoint reported them, from which on it is compacted before the next model
     /// call. Absent: only when the endpoint refuses it as too long.
     pub threshold: Option<u64>,
@@ -29,19 +33,23 @@ pub enum CompactionTrigger {
     Threshold,
     /// The endpoint refused it as too long.
     Refusal,
+    /// The endpoint refused it as too long, and no summary helped: messages that are too long by themselves were
+    /// shortened.
+    Shortening,
     /// The person asked for it.
     Manual,
 }
 
 impl CompactionTrigger {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Threshold, Self::Refusal, Self::Manual];
+    pub const ALL: [Self; 4] = [Self::Threshold, Self::Refusal, Self::Shortening, Self::Manual];
 
     /// The trigger's name as records and logs hold it.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Threshold => "threshold",
             Self::Refusal => "refusal",
+            Self::Shortening => "shortening",
             Self::Manual => "manual",
         }
     }

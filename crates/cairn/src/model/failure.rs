@@ -90,6 +90,8 @@ pub enum ProviderFault {
     InvalidRequest,
     /// The conversation is too long for the model. Mend: compaction, or a larger model.
     ContextLength,
+    /// The person's message is too long for the model by itself. Mend: a shorter one, or a larger model.
+    MessageTooLong,
     /// Too many requests. Mend: wait.
     RateLimited,
     /// The endpoint is overloaded or broken for now. Mend: try again.
@@ -121,6 +123,7 @@ impl ProviderFault {
             | Self::NotFound
             | Self::InvalidRequest
             | Self::ContextLength
+            | Self::MessageTooLong
             | Self::Malformed
             | Self::OutputLimit
             | Self::Filtered
@@ -137,6 +140,7 @@ impl ProviderFault {
             Self::NotFound => "not_found",
             Self::InvalidRequest => "invalid_request",
             Self::ContextLength => "context_length",
+            Self::MessageTooLong => "message_too_long",
             Self::RateLimited => "rate_limited",
             Self::Unavailable => "unavailable",
             Self::Connection => "connection",

@@ -3,6 +3,25 @@
 //! Must never know: which tags there are, or what they mean.
 
 use std::borrow::Cow;
+use std::sync::Arc;
+
+/// Two texts of ours around words of others: it begins with `<tag>` and ends with `</tag>`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Frame {
+    /// The name of the tag.
+    pub tag: Arc<str>,
+    /// Stands before the words, the opening tag included.
+    pub before: Arc<str>,
+    /// Stands behind them, the closing tag included.
+    pub after: Arc<str>,
+}
+
+impl Frame {
+    /// The words inside the frame; they cannot end it.
+    pub fn around(&self, words: &str) -> String {
+        format!("{}{}{}", self.before, keep_inside(&self.tag, words), self.after)
+    }
+}
 
 /// What takes the place of a `<` that would begin the frame's own tag.
 const ESCAPED: &str = "&lt;";

@@ -99,6 +99,11 @@ impl MessageId {
         Self::new(format!("{run}/summary/{provider_call_index}"))
     }
 
+    /// A message of which no more than this many characters were left, in the place of the whole one.
+    pub fn shortened(whole: &Self, characters: usize) -> Self {
+        Self::new(format!("{whole}/shortened/{characters}"))
+    }
+
     /// The message that holds the call at `index` of a round.
     pub fn tool_call(round: &ToolRoundId, index: usize) -> Self {
         Self::new(format!("{round}/{index}/call"))

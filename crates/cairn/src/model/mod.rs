@@ -19,7 +19,7 @@ mod usage;
 
 pub use compaction::{CompactionSpec, CompactionTrigger};
 pub use failure::{FailureKind, ProviderFailure, ProviderFault, RunFailure};
-pub use frame::keep_inside;
+pub use frame::{Frame, keep_inside};
 pub use history::{HistoryError, HistoryItem, project};
 pub use id::{CallId, ConversationId, MessageId, ParentCall, RevisionId, RunId, StateDigest, ToolRoundId};
 pub use inference::{ModelRequest, PromptSpec, ToolDefinition};

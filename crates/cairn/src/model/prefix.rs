@@ -62,6 +62,8 @@ pub enum PrefixReset {
     ModelSwitch,
     /// The history was compacted.
     Compaction,
+    /// Messages of the history that were too long for the model were shortened.
+    Shortening,
     /// The run goes on from a revision that the predecessor's history is no part of.
     Branch,
     /// The model is configured otherwise.
@@ -99,9 +101,10 @@ impl PromptChange {
 
 impl PrefixReset {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::ModelSwitch,
         Self::Compaction,
+        Self::Shortening,
         Self::Branch,
         Self::SettingsChange,
         Self::ReasoningRefused,
@@ -115,6 +118,7 @@ impl PrefixReset {
         match self {
             Self::ModelSwitch => "model-switch",
             Self::Compaction => "compaction",
+            Self::Shortening => "shortening",
             Self::Branch => "branch",
             Self::SettingsChange => "settings-changed",
             Self::ReasoningRefused => "reasoning-refused",
@@ -127,6 +131,7 @@ impl PrefixReset {
         match self {
             Self::ModelSwitch => "another model or endpoint answers from here on",
             Self::Compaction => "the history was compacted",
+            Self::Shortening => "messages that were too long for the model were shortened",
             Self::Branch => "the conversation went on from an earlier point",
             Self::SettingsChange => "the model is configured otherwise",
             Self::ReasoningRefused => "the endpoint refused the reasoning that it had issued",

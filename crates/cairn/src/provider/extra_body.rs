@@ -9,7 +9,7 @@ use super::options::Options;
 use crate::model::{Latency, ProviderFailure, ProviderFault};
 
 /// The options `extra_body` and `fast_body` of one model.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct ExtraBody {
     /// Name and JSON text, in the order in which they were written.
     always: Vec<(String, String)>,

@@ -295,6 +295,7 @@ fn describe(fault: ProviderFault) -> &'static str {
         ProviderFault::NotFound => "the endpoint does not know the model or the address",
         ProviderFault::InvalidRequest => "the endpoint refused the request",
         ProviderFault::ContextLength => "the conversation is too long for the model",
+        ProviderFault::MessageTooLong => "the message is too long for the model",
         ProviderFault::RateLimited => "the endpoint received too many requests",
         ProviderFault::Unavailable => "the endpoint is overloaded or broken",
         ProviderFault::Connection => "the connection to the endpoint failed",
@@ -315,6 +316,9 @@ fn mend(fault: ProviderFault) -> Option<&'static str> {
         ProviderFault::NotFound => Some("Check base_url and model of this model."),
         ProviderFault::ContextLength => {
             Some("Start a new conversation, or choose a model with a larger context.")
+        }
+        ProviderFault::MessageTooLong => {
+            Some("Send a shorter message, or choose a model with a larger context.")
         }
         ProviderFault::RateLimited | ProviderFault::Unavailable => Some("Try again later."),
         ProviderFault::InvalidRequest
@@ -355,6 +359,16 @@ fn words(error: &Value) -> String {
                 .map(words)
                 .find(|words| !words.is_empty())
                 .unwrap_or_default();
+            // A validator names the place apart from the fault.
+            if let Some(Value::Array(place)) = object.get("loc") {
+                let place: Vec<String> = place.iter().filter_map(|step| scalar(Some(step))).collect();
+                found = format!("{}: {found}", place.join("."));
+            }
+            if let Some(parameter) = scalar(object.get("param"))
+                && !found.contains(&parameter)
+            {
+                found = format!("{found} (parameter {parameter})");
+            }
             // OpenRouter's own message is empty talk; what the upstream said is in its metadata.
             if let Some(Value::String(raw)) = object.get("metadata").and_then(|metadata| metadata.get("raw"))
             {
@@ -437,6 +451,14 @@ mod tests {
             "This model's maximum context length is 8192 tokens.",
             "Please reduce the length of the messages or completion.",
             "the request exceeds the available context size",
+            "input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000",
+            "Your input exceeds the context window of this model.",
+            "The input token count (1100000) exceeds the maximum number of tokens allowed (1048576).",
+            "This model's maximum prompt length is 131072 but the request contains 140000 tokens.",
+            "Prompt contains 40000 tokens, too large for model with 32768 maximum context length",
+            "Invalid request: Your request exceeded model token limit: 131072",
+            "invalid params, context window exceeds limit",
+            "the number of tokens to keep is greater than the context length",
         ] {
             check(
                 400,
@@ -463,6 +485,18 @@ mod tests {
             (r#"{"error":"a"}"#, "a"),
             (r#"{"object":"error","message":"a"}"#, "a"),
             (r#"{"detail":[{"msg":"a"}]}"#, "a"),
+            (
+                r#"{"detail":[{"loc":["body","stream_options",0],"msg":"a"}]}"#,
+                "body.stream_options.0: a",
+            ),
+            (
+                r#"{"error":{"message":"a","param":"stream_options"}}"#,
+                "a (parameter stream_options)",
+            ),
+            (
+                r#"{"error":{"message":"no stream_options","param":"stream_options"}}"#,
+                "no stream_options",
+            ),
             (r#"[{"error":{"message":"a"}}]"#, "a"),
             ("a", "a"),
             ("<html><title>a</title></html>", "web page \"a\""),

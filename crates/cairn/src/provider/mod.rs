@@ -2,6 +2,12 @@
 //!
 //! Owns requests to endpoints and the strict reading of their streams. Must never know: the store, a client's
 //! events, or how a tool is executed.
+//!
+//! A request for a summary carries no `tool_choice`, although it wants no call: it has to repeat what is cached of the
+//! request before, and a changed `tool_choice` costs that. Anthropic's guide to caching with tools lists it among the
+//! changes that lose the cached messages; engines behind the Chat API (vLLM before 0.10 and by option since, dynamo and
+//! others) take the tools out of the prompt where it is `none`; for the rest nothing is documented. A call in the answer is
+//! passed over instead.
 
 pub mod anthropic;
 mod arguments;

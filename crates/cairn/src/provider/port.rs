@@ -18,7 +18,7 @@ pub type ModelStream = Pin<Box<dyn Stream<Item = Result<ModelEvent, ProviderFail
 ///
 /// Implementors promise: nothing is sent before [`ModelEvent::Sending`] has said what; the bytes sent depend on the request alone; a retry before the first event sends
 /// the same bytes, unless the endpoint refused a replay state of its own: then one request without it, and the
-/// answer's replay state makes that stand for good; no event is emitted twice; a stream without the API's terminal
+/// answer's replay state makes that stand for good; or a parameter that no model reads: then without it as long as the process lives; no event is emitted twice; a stream without the API's terminal
 /// event ends in a failure, never in `Done`; dropping the stream or cancelling the invocation ends the HTTP request in every phase.
 pub trait Provider: Send + Sync + std::fmt::Debug {
     /// Calls the model.

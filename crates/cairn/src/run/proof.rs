@@ -5,8 +5,8 @@
 //! nobody declared is a defect. Must never know: what an item says, or how an endpoint is spoken to.
 
 use crate::model::{
-    ConversationId, ItemKind, PrefixReset, PreparedRun, PromptChange, RequestDigest, RevisionId, RunFailure,
-    first_break, first_break_beside, first_message_break, shared_items,
+    CompactionTrigger, ConversationId, ItemKind, PrefixReset, PreparedRun, PromptChange, RequestDigest,
+    RevisionId, RunFailure, first_break, first_break_beside, first_message_break, shared_items,
 };
 use crate::store::{LatestModelCall, ModelCallEnd, NewModelCall, PrefixVerdict, Store, StoreError};
 
@@ -220,7 +220,12 @@ async fn left_behind(
             .is_in_history(&before.revision, &compaction.archived)
             .await?
         {
-            return Ok(PrefixReset::Compaction);
+            return Ok(match compaction.trigger {
+                CompactionTrigger::Shortening => PrefixReset::Shortening,
+                CompactionTrigger::Threshold | CompactionTrigger::Refusal | CompactionTrigger::Manual => {
+                    PrefixReset::Compaction
+                }
+            });
         }
         at = compaction.archived;
     }

@@ -104,7 +104,10 @@ impl RunRegistry {
     pub fn is_coming(&self, conversation: &ConversationId) -> bool {
         // In this order: who was asked for becomes active before it is no longer waiting.
         let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
-        let waits = asked.waiting.values().any(|(waiting, ..)| waiting == conversation);
+        let waits = asked
+            .waiting
+            .values()
+            .any(|(waiting, ..)| waiting == conversation);
         drop(asked);
         waits || self.lock().contains_key(conversation)
     }

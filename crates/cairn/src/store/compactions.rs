@@ -22,7 +22,7 @@ pub struct Compaction {
     pub archived: RevisionId,
     /// The run that did it.
     pub run: RunId,
-    /// Zero-based index of the run's model call that made the summary.
+    /// Zero-based index of the run's model call that made the summary; of a shortening, of the one that was refused.
     pub provider_call_index: u32,
     /// Why.
     pub trigger: CompactionTrigger,

@@ -226,13 +226,14 @@ const FAILURE_KINDS: [FailureKind; 4] = [
     FailureKind::Client,
 ];
 
-const PROVIDER_FAULTS: [ProviderFault; 15] = [
+const PROVIDER_FAULTS: [ProviderFault; 16] = [
     ProviderFault::Authentication,
     ProviderFault::Permission,
     ProviderFault::Quota,
     ProviderFault::NotFound,
     ProviderFault::InvalidRequest,
     ProviderFault::ContextLength,
+    ProviderFault::MessageTooLong,
     ProviderFault::RateLimited,
     ProviderFault::Unavailable,
     ProviderFault::Connection,
@@ -259,15 +260,16 @@ mod tests {
                 ProviderFault::NotFound => 3,
                 ProviderFault::InvalidRequest => 4,
                 ProviderFault::ContextLength => 5,
-                ProviderFault::RateLimited => 6,
-                ProviderFault::Unavailable => 7,
-                ProviderFault::Connection => 8,
-                ProviderFault::Timeout => 9,
-                ProviderFault::Cut => 10,
-                ProviderFault::Malformed => 11,
-                ProviderFault::OutputLimit => 12,
-                ProviderFault::Filtered => 13,
-                ProviderFault::Unsupported => 14,
+                ProviderFault::MessageTooLong => 6,
+                ProviderFault::RateLimited => 7,
+                ProviderFault::Unavailable => 8,
+                ProviderFault::Connection => 9,
+                ProviderFault::Timeout => 10,
+                ProviderFault::Cut => 11,
+                ProviderFault::Malformed => 12,
+                ProviderFault::OutputLimit => 13,
+                ProviderFault::Filtered => 14,
+                ProviderFault::Unsupported => 15,
             };
             assert_eq!(at, place);
         }

@@ -1,16 +1,22 @@
 //! A conversation on the run core alone, whose sizes the test decides.
 
+use cairn::client::{ClientEvent, StateCause};
 use cairn::model::{
-    CompactionSpec, ConversationId, HistoryItem, Message, MessageBody, MessageId, ModelRequest, Part,
+    CompactionSpec, ConversationId, Frame, HistoryItem, Message, MessageBody, MessageId, ModelRequest, Part,
     PreparedRun, ProviderFailure, ProviderFault, RevisionId, RunAction, RunOutcome, UserOrigin,
 };
 use cairn::store::Compaction;
 
 use crate::support::fake_client::{Bench, FakeClient, prepared, user_message};
 use crate::support::fake_provider::{FakeProvider, calls, text, with_usage};
+use crate::support::over_http::Over;
+use crate::support::strict_chat::Reply;
 
 /// From this size on the history is compacted.
 pub const THRESHOLD: u64 = 1000;
+
+/// How many characters all shortened messages keep together at first.
+pub const ALLOWANCE: usize = 8000;
 
 pub struct Talk {
     pub bench: Bench,
@@ -19,6 +25,10 @@ pub struct Talk {
     /// The size that the client's state tells the next run.
     pub base_size: Option<u64>,
     pub log: Vec<String>,
+    /// What every call gives, in place of its own arguments.
+    pub result: Option<String>,
+    /// Whether the script goes through HTTP.
+    over_http: bool,
     runs: usize,
 }
 
@@ -30,7 +40,18 @@ impl Talk {
             head: None,
             base_size: None,
             log: Vec::new(),
+            result: None,
+            over_http: false,
             runs: 0,
+        }
+    }
+
+    /// A conversation whose script goes this way.
+    pub async fn over(over: Over) -> Self {
+        Self {
+            provider: FakeProvider::over(over).await,
+            over_http: over != Over::Nothing,
+            ..Self::new().await
         }
     }
 
@@ -81,18 +102,70 @@ impl Talk {
         let mut run = prepared(&format!("run-{}", self.runs), plain.base, action);
         run.compaction = Some(CompactionSpec {
             instruction: "Summarise.".into(),
-            before_summary: "<".into(),
-            after_summary: ">".into(),
+            summary: Frame {
+                tag: "gist".into(),
+                before: "<".into(),
+                after: ">".into(),
+            },
+            shortened: Frame {
+                tag: "cut".into(),
+                before: "[".into(),
+                after: "]".into(),
+            },
+            shortened_characters: ALLOWANCE,
             threshold: Some(THRESHOLD),
             base_size: self.base_size,
         });
         run
     }
 
-    /// Plays a run to its end; every call gives its own arguments.
+    /// Plays a turn in which the history begins anew between two requests; the endpoint is told when.
+    pub async fn say_with_reset(&mut self, said: &str) -> RunOutcome {
+        let mut client = self.start(said).await;
+        let conversation = ConversationId::new("conversation");
+        loop {
+            let event = client
+                .until(|event| {
+                    matches!(
+                        event,
+                        ClientEvent::ExecuteToolRound(_)
+                            | ClientEvent::StateCommitted {
+                                cause: StateCause::Compacted { .. },
+                                ..
+                            }
+                            | ClientEvent::Ended(_)
+                    )
+                })
+                .await;
+            match event {
+                ClientEvent::ExecuteToolRound(round) => {
+                    for call in &round.calls {
+                        let result = self.result.clone().unwrap_or_else(|| "ok".to_owned());
+                        client.result(call, &result);
+                    }
+                }
+                ClientEvent::Ended(outcome) => {
+                    self.head = client.settled.clone().or(self.head.take());
+                    self.log = std::mem::take(&mut client.log);
+                    return outcome;
+                }
+                event => {
+                    if self.over_http {
+                        self.provider.expect_reset(&conversation);
+                    }
+                    client.release(event);
+                }
+            }
+        }
+    }
+
+    /// Plays a run to its end; every call gives its own arguments, unless something else is set.
     pub async fn finish(&mut self, client: &mut FakeClient) -> RunOutcome {
         let outcome = client
-            .finish(|call| format!("result of {}", call.arguments))
+            .finish(|call| {
+                let own = || format!("result of {}", call.arguments);
+                self.result.clone().unwrap_or_else(own)
+            })
             .await;
         self.head = client.settled.clone().or(self.head.take());
         self.log = std::mem::take(&mut client.log);
@@ -109,7 +182,12 @@ impl Talk {
     }
 
     pub fn refuse(&self) {
-        self.fail(ProviderFault::ContextLength, "too long");
+        if self.over_http {
+            let body = r#"{"error":{"type":"invalid_request_error","message":"prompt is too long: 9 tokens > 8 maximum"}}"#;
+            self.provider.replies(vec![Reply::status(400, &[], body)]);
+        } else {
+            self.fail(ProviderFault::ContextLength, "too long");
+        }
     }
 
     pub fn fail(&self, fault: ProviderFault, words: &str) {

@@ -117,6 +117,7 @@ impl PromptAssets {
             compaction: CompactionAssets::parse(
                 include_str!("../../../prompt/cursor/compaction/prompt.md"),
                 include_str!("../../../prompt/cursor/compaction/runtime.md"),
+                include_str!("../../../prompt/cursor/compaction/shortened.md"),
             )?,
             subagent_tools: parse_manifest(
                 "subagent",

@@ -20,6 +20,3 @@ pub use compiler::{CompiledPrompt, LeftOutTool, OfferedTools, compile_prompt};
 pub use mcp::{McpDirectory, McpTool};
 pub use schema::{SchemaFault, canonical_schema};
 pub use template::{RuntimeSlots, RuntimeTemplate};
-
-/// For words of others inside one of our tags: the one rule that keeps them there, which the run core uses for summaries.
-pub use crate::model::keep_inside;

@@ -9,11 +9,11 @@ use sha2::{Digest, Sha256};
 
 use super::text::{Tagged, one_line};
 use super::{Mode, RequestError, TurnEvent, initial_messages};
-use crate::cursor::prompting::keep_inside;
 use crate::cursor::proto::agent::{
     BackgroundTaskCompletion, BackgroundTaskCompletionAction, BackgroundTaskCompletionReason,
     BackgroundTaskKind, BackgroundTaskStatus, SimulatedMsgReason, UserMessage,
 };
+use crate::model::keep_inside;
 use crate::model::{Message, MessageBody, Part};
 
 /// Hex digits of the hash that tells one report of progress from the next.

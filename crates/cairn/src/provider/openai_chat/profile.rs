@@ -37,7 +37,7 @@ const EFFORTS: [(&str, ReasoningEffort); 7] = [
 ];
 
 /// A configured model as the adapter sees it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct ChatProfile {
     pub(crate) endpoint: Arc<Endpoint>,
     /// The model's id at the endpoint.

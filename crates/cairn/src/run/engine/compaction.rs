@@ -2,11 +2,13 @@
 //!
 //! A summary is asked for with the history as it is and one instruction behind it, so that the request extends the one
 //! before. The history then begins anew: the latest request context, the summary, the messages of the current turn, and
-//! what the summary does not cover. Must never know: how the instruction is worded, or where the sizes come from.
+//! what the summary does not cover. Where that does not help against a refusal, what is too long by itself is shortened,
+//! in the same way and as often as there are steps (see `shortening`). Must never know: how the instruction is worded, or where the sizes come from.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use super::shortening::{Shortened, Step, length_of, shorten};
 use super::{Engine, Purpose};
 use crate::client::{ClientEvent, StateCause};
 use crate::model::{
@@ -27,8 +29,17 @@ pub(super) struct Compactor {
     unmeasured: Option<RevisionId>,
     /// A compaction by size failed in this run; another try would fail alike after every round.
     gave_up: bool,
-    /// A refused history was compacted, or could not be, and no answer has come since: another summary would not help.
-    met_refusal: bool,
+    /// What was done about refusals since the last answer.
+    refusals: Refusals,
+}
+
+/// What was done about a history that is refused as too long. Nothing of it is done twice before an answer comes.
+#[derive(Debug, Default)]
+struct Refusals {
+    /// A summary was asked for.
+    summarised: bool,
+    /// How many steps of shortening were taken or would have changed nothing.
+    steps: usize,
 }
 
 impl Compactor {
@@ -64,7 +75,10 @@ impl Engine<'_> {
         let cuts = [self.history.items().len(), answered_length(self.history.items())];
         match self.compact(spec, CompactionTrigger::Threshold, &cuts).await? {
             Ok(()) => {}
-            Err(NotCompacted::NoSummary(_)) => self.compactor.gave_up = true,
+            Err(NotCompacted::NoSummary(failure)) => {
+                self.compactor.gave_up = true;
+                self.tell_of_no_summary(&failure).await?;
+            }
             Err(NotCompacted::NothingToLeaveOut) => {
                 self.compactor.gave_up = true;
                 self.say_too_large(size, threshold).await?;
@@ -81,15 +95,99 @@ impl Engine<'_> {
             && failed.partial_text == 0
             && failed.partial_reasoning == 0;
         let spec = match &self.run.compaction {
-            Some(spec) if refused && !self.compactor.met_refusal => spec,
+            Some(spec) if refused => spec,
             Some(_) | None => return Err(failed.failure.into()),
         };
-        self.compactor.met_refusal = true;
-        let cut = answered_length(self.history.items());
-        match self.compact(spec, CompactionTrigger::Refusal, &[cut]).await? {
-            Ok(()) => Ok(()),
-            Err(NotCompacted::NothingToLeaveOut | NotCompacted::NoSummary(_)) => Err(failed.failure.into()),
+        let mut no_summary = None;
+        if !std::mem::replace(&mut self.compactor.refusals.summarised, true) {
+            let items = self.history.items();
+            let answered = answered_length(items);
+            // Where not even the summary request fits, half of what it is about may.
+            let half = answered_length(items.get(..answered / 2).unwrap_or_default());
+            let cuts = [answered, half];
+            match self.compact(spec, CompactionTrigger::Refusal, &cuts).await? {
+                Ok(()) => return Ok(()),
+                Err(NotCompacted::NothingToLeaveOut) => {}
+                Err(NotCompacted::NoSummary(failure)) => no_summary = Some(failure),
+            }
         }
+        if no_summary.as_ref().is_none_or(blames_the_history) && self.shorten(spec).await? {
+            // A shorter history can be summarised although a longer one could not.
+            self.compactor.refusals.summarised &= no_summary.is_none();
+            return Ok(());
+        }
+        if let Some(failure) = &no_summary {
+            self.tell_of_no_summary(failure).await?;
+        }
+        Err(self.refused_for_good(spec, failed.failure).await?.into())
+    }
+
+    /// Begins the history anew with the messages that are too long shortened. Returns whether any was.
+    async fn shorten(&mut self, spec: &CompactionSpec) -> Result<bool, Halt> {
+        let stored = self.store.history(&self.head).await?;
+        // The person must know that the message was too long, so in the run that it begins it stays as it is.
+        let own = self.own_message().cloned();
+        let mut done = None;
+        while let (None, Some(step)) = (&done, Step::IN_ORDER.get(self.compactor.refusals.steps)) {
+            self.compactor.refusals.steps += 1;
+            done = shorten(*step, &stored, own.as_ref(), spec.shortened_characters);
+        }
+        let Some(Shortened {
+            context,
+            summary,
+            rest,
+            account,
+        }) = done
+        else {
+            return Ok(false);
+        };
+        self.enter(RunState::Compacting);
+        // The call that was refused: each has a number of its own.
+        let index = self.provider_call_index.saturating_sub(1);
+        let note = Part::Text(spec.shortened.around(&account).into());
+        let carrier = self.carrier(index, summary.into_iter().chain([note]).collect());
+        let messages = context.into_iter().chain([carrier]).chain(rest).collect();
+        self.restart(CompactionTrigger::Shortening, index, messages, account.into())
+            .await?;
+        self.compactor.unmeasured = None;
+        Ok(true)
+    }
+
+    /// The failure that ends a run whose history the endpoint goes on to refuse.
+    async fn refused_for_good(
+        &self,
+        spec: &CompactionSpec,
+        refusal: ProviderFailure,
+    ) -> Result<ProviderFailure, Halt> {
+        let stored = self.store.history(&self.head).await?;
+        let own = self.own_message();
+        let is_to_blame = stored
+            .iter()
+            .rev()
+            .take_while(|message| matches!(message.body, MessageBody::User { .. }))
+            .any(|message| Some(&message.id) == own && length_of(message) > spec.shortened_characters);
+        if !is_to_blame {
+            return Ok(refusal);
+        }
+        Ok(ProviderFailure {
+            fault: ProviderFault::MessageTooLong,
+            message: format!(
+                "Your message is too long for the model \"{}\", even with all that was said before it summarised. Send \
+                 a shorter one, attach less, or choose a model with a larger context. The conversation goes on: from \
+                 your next message on, the model sees the beginning and the end of this one.",
+                self.run.model.model_id
+            ),
+            ..refusal
+        })
+    }
+
+    /// The message that the person began this run with.
+    fn own_message(&self) -> Option<&MessageId> {
+        let RunAction::Start { messages, .. } = &self.run.action else {
+            return None;
+        };
+        let last = messages.iter().rfind(|message| is_said_by_person(message));
+        last.map(|message| &message.id)
     }
 
     /// Compacts the history because the person asked for it.
@@ -98,10 +196,13 @@ impl Engine<'_> {
             let fault = "the run is to summarise its history but brings no instruction for it";
             return Err(RunFailure::Protocol(fault.to_owned()).into());
         };
-        let cut = self.history.items().len();
-        match self.compact(spec, CompactionTrigger::Manual, &[cut]).await? {
+        let cuts = [self.history.items().len(), answered_length(self.history.items())];
+        match self.compact(spec, CompactionTrigger::Manual, &cuts).await? {
             Ok(()) => Ok(()),
-            Err(NotCompacted::NoSummary(failure)) => Err(failure.into()),
+            Err(NotCompacted::NoSummary(failure)) => {
+                self.tell_of_no_summary(&failure).await?;
+                Err(failure.into())
+            }
             Err(NotCompacted::NothingToLeaveOut) => {
                 let text = "There is nothing to summarise yet; the conversation stays as it is.";
                 self.emit(ClientEvent::Notice(text.into())).await
@@ -112,7 +213,7 @@ impl Engine<'_> {
     /// Takes what the endpoint reported for an answer: that is how large the history is now.
     pub(super) async fn note_size(&mut self, usage: Option<Usage>) -> Result<(), Halt> {
         // A history that is answered is short enough; it may outgrow the endpoint again.
-        self.compactor.met_refusal = false;
+        self.compactor.refusals = Refusals::default();
         let Some(size) = usage.and_then(|usage| usage.size()) else {
             return Ok(());
         };
@@ -195,10 +296,13 @@ impl Engine<'_> {
                 fault = failure.fault.as_str(),
                 "no summary came"
             );
-            let text = format!("The conversation could not be summarised and stays as it is: {failure}");
-            self.emit(ClientEvent::CompactionFailed(text.into())).await?;
         }
         Ok(Err(why))
+    }
+
+    async fn tell_of_no_summary(&mut self, failure: &ProviderFailure) -> Result<(), Halt> {
+        let text = format!("The conversation could not be summarised and stays as it is: {failure}");
+        self.emit(ClientEvent::CompactionFailed(text.into())).await
     }
 
     /// Asks the model for a summary of the first items of the history.
@@ -236,16 +340,8 @@ impl Engine<'_> {
         kept: Kept,
         summary: Arc<str>,
     ) -> Result<(), Halt> {
-        let text = format!("{}{summary}{}", spec.before_summary, spec.after_summary);
-        let message = Message {
-            id: MessageId::summary(&self.run.id, index),
-            body: MessageBody::User {
-                origin: UserOrigin::Summary {
-                    event_id: format!("{}/{index}", self.run.id).into(),
-                },
-                parts: vec![Part::Text(text.into())],
-            },
-        };
+        let text = spec.summary.around(&summary);
+        let message = self.carrier(index, vec![Part::Text(text.into())]);
         let is_whole = kept
             .uncovered
             .iter()
@@ -257,6 +353,33 @@ impl Engine<'_> {
             .chain(kept.current)
             .chain(kept.uncovered)
             .collect();
+        self.restart(trigger, index, messages, summary).await?;
+        // A round that had to be left as it is says nothing about how small a summary makes the history.
+        self.compactor.unmeasured = is_whole.then(|| self.head.clone());
+        Ok(())
+    }
+
+    /// The message that stands for what is no longer in the history.
+    fn carrier(&self, index: u32, parts: Vec<Part>) -> Message {
+        Message {
+            id: MessageId::summary(&self.run.id, index),
+            body: MessageBody::User {
+                origin: UserOrigin::Summary {
+                    event_id: format!("{}/{index}", self.run.id).into(),
+                },
+                parts,
+            },
+        }
+    }
+
+    /// Makes these messages the whole history and has the client hold it. `summary` is what the client shows of it.
+    async fn restart(
+        &mut self,
+        trigger: CompactionTrigger,
+        index: u32,
+        messages: Vec<Message>,
+        summary: Arc<str>,
+    ) -> Result<(), Halt> {
         let items = project(&messages)
             .map_err(|error| RunFailure::Store(format!("the compacted history is not whole: {error}")))?;
         let archived = self.head.clone();
@@ -269,8 +392,6 @@ impl Engine<'_> {
         self.unannounced = 0;
         self.compactor.size = None;
         self.compactor.fell_below = None;
-        // A round that had to be left as it is says nothing about how small a summary makes the history.
-        self.compactor.unmeasured = is_whole.then(|| self.head.clone());
         self.announce(StateCause::Compacted { summary }).await
     }
 
@@ -301,6 +422,29 @@ impl Engine<'_> {
             .filter(|message| tells_of(message, &self.run.standing));
         current.extend(standing.map(|message| message.id.clone()));
         current
+    }
+}
+
+/// Whether a summary that did not come for this reason may come of a shorter history, or never does: a refusal for
+/// other reasons says nothing about the history, and changing it would not help.
+fn blames_the_history(failure: &ProviderFailure) -> bool {
+    match failure.fault {
+        ProviderFault::ContextLength
+        | ProviderFault::MessageTooLong
+        | ProviderFault::Malformed
+        | ProviderFault::OutputLimit
+        | ProviderFault::Filtered => true,
+        ProviderFault::Authentication
+        | ProviderFault::Permission
+        | ProviderFault::Quota
+        | ProviderFault::NotFound
+        | ProviderFault::InvalidRequest
+        | ProviderFault::RateLimited
+        | ProviderFault::Unavailable
+        | ProviderFault::Connection
+        | ProviderFault::Timeout
+        | ProviderFault::Cut
+        | ProviderFault::Unsupported => false,
     }
 }
 
