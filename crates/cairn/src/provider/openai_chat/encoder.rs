@@ -19,6 +19,7 @@ use crate::provider::bodies::Growing;
 use crate::provider::json::Json;
 use crate::provider::names;
 use crate::provider::parts::{Shown, only_text, shown};
+use crate::provider::sent::Decided;
 use crate::provider::{openai, sent};
 
 /// What follows the last message.
@@ -121,20 +122,25 @@ fn encode_messages(
     let mut results = Results::default();
     for item in request.history.iter().skip(known) {
         match item.as_ref() {
-            HistoryItem::User { parts, .. } => writer.user(&shown(parts, model)),
+            HistoryItem::User { parts, .. } => writer.user(&shown(parts, model), Decided::of_parts(parts))?,
             HistoryItem::Assistant { said, calls, .. } => {
                 results.expect(calls.len());
                 writer.message(|json| encode_assistant(json, said, calls, profile))?;
             }
             HistoryItem::ToolResult(result) => {
-                let pictures = writer.message(|json| results.write(json, result, model));
+                let mut pictures = Vec::new();
+                writer.message(|json| {
+                    pictures = results.write(json, result, model);
+                    Ok(Decided::of_parts(result.content.parts()))
+                })?;
                 if !pictures.is_empty() {
                     let pictures = pictures.into_iter().map(Shown::Image);
                     writer.user(
                         &std::iter::once(Shown::Text(PICTURES))
                             .chain(pictures)
                             .collect::<Vec<_>>(),
-                    );
+                        Decided::Everything,
+                    )?;
                 }
             }
         }
@@ -161,22 +167,25 @@ struct Messages {
 }
 
 impl Messages {
-    fn message<T>(&mut self, write: impl FnOnce(&mut Json) -> T) -> T {
+    /// A message, of which `write` says what the settings decide, by places in the message.
+    fn message(
+        &mut self,
+        write: impl FnOnce(&mut Json) -> Result<Decided, ProviderFailure>,
+    ) -> Result<(), ProviderFailure> {
         if !self.messages.is_empty() {
             self.json.raw(",");
         }
         let start = self.json.bytes.len();
-        let written = write(&mut self.json);
+        let decided = write(&mut self.json)?;
         self.messages.push(start..self.json.bytes.len());
-        self.items
-            .push(sent::item(ItemKind::Message, &self.json.bytes[start..]));
-        written
+        self.items.push(sent::message(&self.json.bytes[start..], decided));
+        Ok(())
     }
 
     /// A user message; none if it says nothing. Text alone goes out as a string, which every dialect takes.
-    fn user(&mut self, parts: &[Shown<'_>]) {
+    fn user(&mut self, parts: &[Shown<'_>], decided: Decided) -> Result<(), ProviderFailure> {
         if parts.is_empty() {
-            return;
+            return Ok(());
         }
         self.message(|json| {
             json.raw("{\"role\":\"user\",\"content\":");
@@ -185,7 +194,8 @@ impl Messages {
                 None => encode_parts(json, parts),
             }
             json.raw("}");
-        });
+            Ok(decided)
+        })
     }
 }
 
@@ -297,7 +307,8 @@ fn encode_assistant(
     said: &Assistant,
     calls: &[ToolCall],
     profile: &ChatProfile,
-) -> Result<(), ProviderFailure> {
+) -> Result<Decided, ProviderFailure> {
+    let start = json.bytes.len();
     json.raw("{\"role\":\"assistant\",\"content\":");
     if said.text.is_empty() && !calls.is_empty() {
         json.raw("null");
@@ -309,12 +320,14 @@ fn encode_assistant(
         .as_ref()
         .filter(|replay| replay.issuer == *profile.issuer())
         .map(|replay| replay.payload.as_ref());
+    let members = json.bytes.len() - start;
     reasoning::write_members(json, own, profile.replay).map_err(|fault| {
         profile.endpoint.failure(
             ProviderFault::InvalidRequest,
             &format!("the conversation holds a damaged replay state of this model: {fault}"),
         )
     })?;
+    let members = members..json.bytes.len() - start;
     if !calls.is_empty() {
         json.raw(",\"tool_calls\":[");
         for (index, call) in calls.iter().enumerate() {
@@ -332,5 +345,5 @@ fn encode_assistant(
         json.raw("]");
     }
     json.raw("}");
-    Ok(())
+    Ok(Decided::Members(members))
 }

@@ -19,6 +19,7 @@ use crate::provider::bodies::Growing;
 use crate::provider::json::Json;
 use crate::provider::names;
 use crate::provider::parts::{Shown, only_text, shown};
+use crate::provider::sent::Decided;
 use crate::provider::{openai, sent};
 
 /// What an output says where a tool gave nothing; endpoints refuse empty ones.
@@ -272,7 +273,7 @@ impl Input {
     ) -> Result<(), ProviderFailure> {
         match item {
             HistoryItem::User { parts, .. } => {
-                self.user(&shown(parts, model));
+                self.user(&shown(parts, model), Decided::of_parts(parts));
                 Ok(())
             }
             HistoryItem::Assistant { said, calls, .. } => {
@@ -285,19 +286,20 @@ impl Input {
         }
     }
 
-    fn item(&mut self, write: impl FnOnce(&mut Json)) {
+    /// An item, of which `write` says what the settings decide, by places in the item.
+    fn item(&mut self, write: impl FnOnce(&mut Json) -> Decided) {
         if !self.items.is_empty() {
             self.json.raw(",");
         }
         let start = self.json.bytes.len();
-        write(&mut self.json);
+        let decided = write(&mut self.json);
         self.items.push(start..self.json.bytes.len());
         self.digests
-            .push(sent::item(ItemKind::Message, &self.json.bytes[start..]));
+            .push(sent::message(&self.json.bytes[start..], decided));
     }
 
     /// A user message; none if it says nothing.
-    fn user(&mut self, parts: &[Shown<'_>]) {
+    fn user(&mut self, parts: &[Shown<'_>], decided: Decided) {
         if parts.is_empty() {
             return;
         }
@@ -305,6 +307,7 @@ impl Input {
             json.raw("{\"type\":\"message\",\"role\":\"user\",\"content\":");
             encode_parts(json, parts);
             json.raw("}");
+            decided
         });
     }
 
@@ -320,6 +323,7 @@ impl Input {
                 None => encode_parts(json, &parts),
             }
             json.raw("}");
+            Decided::of_parts(result.content.parts())
         });
     }
 
@@ -405,13 +409,13 @@ impl Input {
             json.raw(summary);
             member(json, "encrypted_content", Some(encrypted_content));
             json.raw("}");
+            Decided::Everything
         });
     }
 
     fn message(&mut self, id: Option<&str>, phase: Option<&str>, pieces: &[(PieceKind, &str)]) {
         self.item(|json| {
-            json.raw("{\"type\":\"message\"");
-            member(json, "id", id);
+            let id = written_id(json, "{\"type\":\"message\"", id);
             json.raw(",\"role\":\"assistant\"");
             member(json, "phase", phase);
             json.raw(",\"content\":[");
@@ -428,13 +432,13 @@ impl Input {
                 json.raw("}");
             }
             json.raw("]}");
+            id
         });
     }
 
     fn call(&mut self, id: Option<&str>, call: &ToolCall) {
         self.item(|json| {
-            json.raw("{\"type\":\"function_call\"");
-            member(json, "id", id);
+            let id = written_id(json, "{\"type\":\"function_call\"", id);
             member(json, "call_id", Some(&names::call_id(call.id.as_str())));
             member(
                 json,
@@ -443,6 +447,7 @@ impl Input {
             );
             member(json, "arguments", Some(&call.arguments));
             json.raw("}");
+            id
         });
     }
 }
@@ -474,6 +479,15 @@ fn member(json: &mut Json, key: &str, value: Option<&str>) {
         json.raw(&format!(",\"{key}\":"));
         json.string(value);
     }
+}
+
+/// Begins an item and writes the endpoint's own id of it, if it goes back: that is for a setting to decide.
+fn written_id(json: &mut Json, begin: &str, id: Option<&str>) -> Decided {
+    json.raw(begin);
+    let start = json.bytes.len();
+    member(json, "id", id);
+    let written = json.bytes.len() - start;
+    Decided::Members(begin.len()..begin.len() + written)
 }
 
 fn sent_id<'a>(id: &'a Option<String>, profile: &ResponsesProfile) -> Option<&'a str> {
