@@ -29,6 +29,8 @@ mod support {
 mod command;
 #[path = "prefix_stability/digests.rs"]
 mod digests;
+#[path = "prefix_stability/program.rs"]
+mod program;
 #[path = "prefix_stability/proof.rs"]
 mod proof;
 #[path = "reasoning/duty.rs"]
