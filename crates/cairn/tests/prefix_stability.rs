@@ -27,6 +27,8 @@ mod support {
 
 #[path = "prefix_stability/command.rs"]
 mod command;
+#[path = "prefix_stability/context.rs"]
+mod context;
 #[path = "prefix_stability/digests.rs"]
 mod digests;
 #[path = "prefix_stability/program.rs"]
@@ -35,6 +37,8 @@ mod program;
 mod proof;
 #[path = "reasoning/duty.rs"]
 mod reasoning_duty;
+#[path = "prefix_stability/rig.rs"]
+mod rig;
 #[path = "prefix_stability/three_apis.rs"]
 mod three_apis;
 

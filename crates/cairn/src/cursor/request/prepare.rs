@@ -395,7 +395,7 @@ async fn new_messages(
         let id = BlobId::from_wire(&need.id).map_err(protocol)?;
         fetched.insert(need.id, fetch_one(blobs, id, "selected_context").await?);
     }
-    let now = i64::try_from(clock::unix_ms())
+    let now = i64::try_from((context.clock)())
         .ok()
         .and_then(|ms| Timestamp::from_millisecond(ms).ok());
     let runtime = compile_runtime_message(
