@@ -31,6 +31,8 @@ mod command;
 mod context;
 #[path = "prefix_stability/digests.rs"]
 mod digests;
+#[path = "prefix_stability/mcp_tools.rs"]
+mod mcp_tools;
 #[path = "prefix_stability/program.rs"]
 mod program;
 #[path = "prefix_stability/proof.rs"]
