@@ -56,7 +56,7 @@ export const responses = {
   read(body) {
     return body.input.flatMap((item) => {
       if (item.type === "function_call") return [{ kind: "call", id: item.call_id, text: item.arguments }];
-      if (item.type === "function_call_output") return [{ kind: "result", id: item.call_id, text: item.output }];
+      if (item.type === "function_call_output") return [{ kind: "result", id: item.call_id, text: textOf(item.output) }];
       return item.type === "message" ? [{ kind: item.role, text: textOf(item.content) }] : [];
     });
   },
@@ -83,7 +83,8 @@ export const responses = {
         JSON.parse(item.arguments);
       } else if (item.type === "function_call_output") {
         pairs.result(item.call_id, where);
-        if (typeof item.output !== "string") problems.push(`${where} has no output text`);
+        const parts = Array.isArray(item.output) && item.output.every((part) => part.text || part.image_url);
+        if (typeof item.output !== "string" && !parts) problems.push(`${where} has no output`);
       } else if (item.type !== "message" || !item.content?.every?.((part) => part.text || part.image_url)) {
         problems.push(`${where} is empty or of the type ${item.type}`);
       }

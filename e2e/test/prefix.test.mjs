@@ -10,6 +10,12 @@ const server = (...args) => ({ command: process.execPath, args: [SERVER, ...args
 const mood = (word) => `---\nalwaysApply: true\n---\nMood: ${word}.\n`;
 const resets = (scene) => scene.cairn.prefix(scene.client.agentId).map((call) => call.reset?.name ?? (call.broken ? "broken" : null));
 const contexts = (scene) => scene.userTexts().filter((content) => content.includes("<request_context>"));
+/** One pixel. */
+const PICTURE = Buffer.from(
+  "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==",
+  "base64",
+);
+
 /** An answer after thinking, which goes back where the API takes it. */
 const thought = (answer) => say({ reasoning: `I say ${answer}.`, text: answer });
 const use = (id, name, args) => say({ reasoning: `I need ${id}.`, calls: [{ id, name, arguments: args }] });
@@ -109,15 +115,18 @@ for (const api of every) {
 
   scenario(`${api.name}: forty rounds of long outputs and repeated reads, with restarts in between, only grow`, {
     api,
+    model: { vision: true },
     files: { "a.txt": "0123456789 line\n".repeat(400), "big.txt": "0123456789 line\n".repeat(13_000) },
   }, async (scene) => {
+    scene.write("p.png", PICTURE);
     const rounds = Array.from({ length: 10 }, (_, round) => round);
+    const file = (leg, round) => (leg === 0 && round === 4 ? "p.png" : "a.txt");
     for (const leg of [0, 1, 2, 3]) {
       if (leg > 0) await scene.restart({ kill: leg === 2, emptyData: leg === 3 });
       scene.endpoint.script(
         ...rounds.map((round) =>
           round % 2 === 0
-            ? use(`call_${leg}_${round}`, "Read", { path: scene.path("a.txt") })
+            ? use(`call_${leg}_${round}`, "Read", { path: scene.path(file(leg, round)) })
             : use(`call_${leg}_${round}`, "Shell", { command: round === 5 && leg === 1 ? "cat big.txt" : "cat a.txt" }),
         ),
         thought(`leg ${leg}`),
@@ -126,6 +135,7 @@ for (const api of every) {
       assert.equal(run.text, `leg ${leg}`, run.error);
     }
     assert.equal(scene.resultOrder().length, 40);
+    assert.equal(scene.endpoint.requests.at(-1).text.split(PICTURE.toString("base64")).length, 2, "the picture is in it once");
     assert.equal(scene.endpoint.requests.length, 44);
     // The last leg began with an empty folder: what came before it is the client's to know.
     const shown = scene.cairn.prefix(scene.client.agentId);
