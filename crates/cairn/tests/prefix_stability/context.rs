@@ -248,3 +248,33 @@ async fn work_that_ends_in_the_background_brings_no_context_but_the_next_words_d
         assert_eq!(verdicts(&rig).await, [PrefixVerdict::Extends; 3]);
     }
 }
+
+#[tokio::test]
+async fn a_retry_of_the_same_event_sends_the_same_bytes_whatever_has_changed_since() {
+    for database in [Database::Kept, Database::Lost] {
+        for mut rig in Rig::all().await {
+            at("2026-03-02T22:59:00Z");
+            rig.endpoint.reply_text("Yes.");
+            rig.send("Are you there?", AgentMode::Agent, context("main", "RULE-A", &[]))
+                .await;
+            let message = UserMessage {
+                message_id: "event-2".to_owned(),
+                ..message("And now?", &[])
+            };
+            rig.endpoint.refuse();
+            let refused = rig
+                .try_message(message.clone(), context("main", "RULE-B", &[]))
+                .await;
+            assert_eq!(refused.error().0, "unavailable");
+            rig = rig.restart(database).await;
+            // Later, on another branch, under another rule.
+            at("2026-03-02T23:01:00Z");
+            rig.endpoint.reply_text("Now, too.");
+            rig.send_message(message, context("feature", "RULE-C", &[])).await;
+            rig.assert_clean();
+            let requests = rig.endpoint.requests();
+            assert_eq!(requests.len(), 3);
+            assert_eq!(requests[2].body, requests[1].body, "{database:?}");
+        }
+    }
+}

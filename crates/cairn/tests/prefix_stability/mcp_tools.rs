@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use cairn::cursor::proto::agent::agent_client_message::Message as ClientMessage;
 use cairn::cursor::proto::agent::{
-    AgentMode, ExecClientMessage, McpArgs, McpResult, McpSuccess, McpToolDefinition, RequestContext,
-    exec_client_message, exec_server_message, mcp_result,
+    AgentMode, ExecClientMessage, ExecServerMessage, McpArgs, McpResult, McpSuccess, McpToolDefinition,
+    RequestContext, exec_client_message, exec_server_message, mcp_result,
 };
 use cairn::model::{PrefixReset, PromptChange};
 use cairn::store::PrefixVerdict;
@@ -228,6 +228,62 @@ async fn whole_numbers_are_whole_in_schemas_and_in_calls() {
             last.contains("the number 9007199254740993 at `n` cannot be passed on unchanged"),
             "{last}"
         );
+    }
+}
+
+#[tokio::test]
+async fn no_tool_of_a_server_takes_the_name_of_another() {
+    let pairs = [
+        ("", "Shell"),
+        ("Shell", ""),
+        ("a", "Shell"),
+        ("a", "b__c"),
+        ("a__b", "c"),
+    ];
+    let offered = || {
+        let mut context = rule("Be kind.");
+        context.tools = pairs
+            .iter()
+            .map(|(server, tool)| McpToolDefinition {
+                provider_identifier: (*server).to_owned(),
+                tool_name: (*tool).to_owned(),
+                ..McpToolDefinition::default()
+            })
+            .collect();
+        context
+    };
+    for mut rig in Rig::all().await {
+        rig.endpoint
+            .reply_call_of("call_own", ("Shell", r#"{"command":"echo own"}"#));
+        rig.endpoint.reply_text("Done.");
+        let report = rig.send("Run it.", AgentMode::Agent, offered()).await;
+        rig.assert_clean();
+        assert!(matches!(
+            report.execs[..],
+            [ExecServerMessage {
+                message: Some(exec_server_message::Message::ShellStreamArgs(_)),
+                ..
+            }]
+        ));
+        let body = rig.endpoint.bodies().remove(0);
+        let names: Vec<&str> = body["tools"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|tool| {
+                tool["name"]
+                    .as_str()
+                    .or(tool["function"]["name"].as_str())
+                    .unwrap()
+            })
+            .collect();
+        let (own, dynamic) = names.split_at(names.len() - 4);
+        assert!(own.contains(&"Shell") && own.iter().all(|name| !name.contains('_')));
+        // The tool without a name is left out.
+        assert_eq!(dynamic[1], "a__Shell");
+        let hashed = [dynamic[0], dynamic[2], dynamic[3]].map(|name| name.rsplit_once('_').unwrap());
+        assert_eq!(hashed.map(|(readable, _)| readable), ["Shell", "a_b_c", "a_b_c"]);
+        assert_ne!(hashed[1].1, hashed[2].1);
     }
 }
 

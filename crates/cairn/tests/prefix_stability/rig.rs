@@ -96,6 +96,16 @@ impl Endpoint {
         }
     }
 
+    /// The next request is refused for good.
+    pub(super) fn refuse(&self) {
+        let reply = ChatReply::status(403, &[], r#"{"error":{"message":"not today"}}"#);
+        match self {
+            Self::Chat(chat) => chat.reply(reply),
+            Self::Responses(responses) => responses.reply(reply),
+            Self::Anthropic(anthropic) => anthropic.reply(reply),
+        }
+    }
+
     /// The next request is a declared reset.
     pub(super) fn allow_reset(&self) {
         match self {
@@ -189,13 +199,18 @@ impl Rig {
 
     /// Sends a whole message with this context.
     pub(super) async fn send_message(&mut self, message: UserMessage, context: RequestContext) -> TurnReport {
+        self.try_message(message, context).await.success()
+    }
+
+    /// Sends a whole message with this context, whatever comes of it.
+    pub(super) async fn try_message(&mut self, message: UserMessage, context: RequestContext) -> TurnReport {
         self.cursor.hooks.request = Box::new(move |request| {
             let action = request.action.as_mut().and_then(|action| action.action.as_mut());
             if let Some(conversation_action::Action::UserMessageAction(action)) = action {
                 action.request_context = Some(context.clone());
             }
         });
-        self.cursor.start_message(message).await.finish().await.success()
+        self.cursor.start_message(message).await.finish().await
     }
 
     /// A turn of one round.
