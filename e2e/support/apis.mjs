@@ -1,10 +1,11 @@
 // The APIs that the scripted endpoint can speak: where a request goes, what a strict endpoint of the API refuses, and how an
-// answer of it looks on the wire. Answers are values: `{ reasoning, text, calls, usage }`, made with `say` of answers.mjs.
+// answer of it looks on the wire, and what a request says whatever its shape. Answers are values: `{ reasoning, text, calls, usage }`, made with `say` of answers.mjs.
 import { calls, sse, text } from "./answers.mjs";
 
 const event = (value) => `event: ${value.type}\ndata: ${JSON.stringify(value)}\n\n`;
 const argumentText = (call) => (typeof call.arguments === "string" ? call.arguments : JSON.stringify(call.arguments));
 const halves = (whole) => [whole.slice(0, whole.length >> 1), whole.slice(whole.length >> 1)];
+const textOf = (content) => (typeof content === "string" ? content : (content ?? []).map((part) => part.text ?? "").join(""));
 const bearer = (headers, key) => headers.authorization === (key === undefined ? undefined : `Bearer ${key}`);
 
 /** Calls and results by their ids: what is open, and what was used before. */
@@ -47,7 +48,18 @@ export const responses = {
   path: "/v1/responses",
   base: "/v1",
   list: "input",
+  head: ["instructions", "tools"],
+  model: {},
   isAuthorized: bearer,
+  usage: (tokens) => ({ input_tokens: tokens }),
+
+  read(body) {
+    return body.input.flatMap((item) => {
+      if (item.type === "function_call") return [{ kind: "call", id: item.call_id, text: item.arguments }];
+      if (item.type === "function_call_output") return [{ kind: "result", id: item.call_id, text: textOf(item.output) }];
+      return item.type === "message" ? [{ kind: item.role, text: textOf(item.content) }] : [];
+    });
+  },
 
   problems(body, issued) {
     const problems = listProblems(body, "input");
@@ -71,7 +83,8 @@ export const responses = {
         JSON.parse(item.arguments);
       } else if (item.type === "function_call_output") {
         pairs.result(item.call_id, where);
-        if (typeof item.output !== "string") problems.push(`${where} has no output text`);
+        const parts = Array.isArray(item.output) && item.output.every((part) => part.text || part.image_url);
+        if (typeof item.output !== "string" && !parts) problems.push(`${where} has no output`);
       } else if (item.type !== "message" || !item.content?.every?.((part) => part.text || part.image_url)) {
         problems.push(`${where} is empty or of the type ${item.type}`);
       }
@@ -119,6 +132,23 @@ export const anthropic = {
   path: "/v1/messages",
   base: "",
   list: "messages",
+  head: ["system", "tools"],
+  model: { max_output_tokens: 8192 },
+  usage: (tokens) => ({ input_tokens: tokens }),
+  /** Where a request ends for the cache is said by markers, which are no part of what is compared. */
+  plain: (message) => message.replaceAll(',"cache_control":{"type":"ephemeral"}', ""),
+
+  read(body) {
+    return body.messages.flatMap(({ role, content }) => {
+      const text = textOf(content.filter((block) => block.type === "text"));
+      const others = content.flatMap((block) => {
+        if (block.type === "tool_use") return [{ kind: "call", id: block.id, text: JSON.stringify(block.input) }];
+        return block.type === "tool_result" ? [{ kind: "result", id: block.tool_use_id, text: textOf(block.content) }] : [];
+      });
+      return text === "" ? others : [{ kind: role, text }, ...others];
+    });
+  },
+
   isAuthorized: (headers, key) => headers["x-api-key"] === key && headers["anthropic-version"] !== undefined,
 
   problems(body, issued) {
@@ -201,9 +231,24 @@ export const chat = {
   path: "/v1/chat/completions",
   base: "/v1",
   list: "messages",
+  head: ["instructions", "tools"],
+  model: {},
   isAuthorized: bearer,
+  usage: (tokens) => ({ prompt_tokens: tokens, total_tokens: tokens + 10 }),
+
+  read(body) {
+    return body.messages.flatMap(({ role, content, tool_call_id, tool_calls = [] }) => {
+      if (role === "tool") return [{ kind: "result", id: tool_call_id, text: content }];
+      const made = tool_calls.map((call) => ({ kind: "call", id: call.id, text: call.function.arguments }));
+      return role === "assistant" && !content ? made : [{ kind: role, text: textOf(content) }, ...made];
+    });
+  },
+
   render({ reasoning, text: words, calls: list = [], usage }) {
     const options = { reasoning: reasoning === undefined ? [] : halves(reasoning), usage };
     return list.length > 0 ? calls(list, { ...options, before: words }) : text(halves(words ?? ""), options);
   },
 };
+
+/** All of them. */
+export const every = [chat, responses, anthropic];

@@ -105,7 +105,7 @@ export class ChatEndpoint {
     try {
       entry.json = JSON.parse(text);
       entry.rest = new Map(members(text));
-      entry.messages = elements(entry.rest.get(this.#api.list) ?? "[]");
+      entry.messages = elements(entry.rest.get(this.#api.list) ?? "[]").map(this.#api.plain ?? String);
       entry.rest.delete(this.#api.list);
     } catch (error) {
       fault(`is no valid JSON: ${error.message}`);
@@ -120,7 +120,10 @@ export class ChatEndpoint {
     const summary = entry.messages.find((_, index) => startsWith(said[index], "<conversation_summary>"));
     if (summary !== undefined && !this.requests.slice(0, -1).some((earlier) => earlier.messages.includes(summary))) {
       this.resets.push(number - 1);
+      // What stands before the messages is as it was.
+      const before = { ...this.#latest, messages: this.#latest.messages.filter(isSystem) };
       this.#latest = entry;
+      for (const problem of extensionProblems(before, entry)) fault(problem);
       return;
     }
     const before = reset?.base === undefined ? this.#latest : this.requests[reset.base];
@@ -131,6 +134,8 @@ export class ChatEndpoint {
     for (const problem of extensionProblems(extended, entry, reset?.except)) fault(problem);
   }
 }
+
+const isSystem = (message) => JSON.parse(message).role === "system";
 
 function startsWith(message, beginning) {
   const content = message?.content;
@@ -202,7 +207,7 @@ export function extensionProblems(earlier, later, except = []) {
     problems.push(`has ${later.messages.length} messages after ${earlier.messages.length}`);
   }
   earlier.messages.slice(0, later.messages.length).forEach((message, index) => {
-    if (later.messages[index] === message || (index === 0 && except.includes("instructions"))) return;
+    if (later.messages[index] === message || (isSystem(message) && except.includes("instructions"))) return;
     problems.push(`rewrites message ${index}: ${clip(message)} became ${clip(later.messages[index])}`);
   });
   return problems;

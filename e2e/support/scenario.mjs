@@ -5,7 +5,7 @@ import os from "node:os";
 import path from "node:path";
 import { test } from "node:test";
 import { setTimeout as pause } from "node:timers/promises";
-import { calls, text } from "./answers.mjs";
+import { say } from "./answers.mjs";
 import { chat } from "./apis.mjs";
 import { Cairn } from "./cairn.mjs";
 import { ChatEndpoint } from "./chat_endpoint.mjs";
@@ -76,7 +76,7 @@ class Scene {
   }) {
     const scene = new Scene();
     scene.#folder = fs.mkdtempSync(path.join(os.tmpdir(), "cairn-e2e-"));
-    scene.#model = model;
+    scene.#model = { ...api.model, ...model };
     scene.#models = models;
     scene.#services = services;
     scene.#api = api;
@@ -198,7 +198,7 @@ class Scene {
 
   /** A run of one round of these calls and a closing text; returns the finished run. */
   async round(list, prompt = "Go.") {
-    this.endpoint.script(calls(list), text("done"));
+    this.endpoint.script(say({ calls: list }), say({ text: "done" }));
     const run = await this.client.turn(prompt);
     assert.equal(run.status, "finished", run.error);
     assert.equal(run.text, "done");
@@ -220,36 +220,33 @@ class Scene {
     return request.json;
   }
 
+  /** What the latest body says, whatever its API: `{kind, id, text}`, the kinds being the roles, "call" and "result". */
+  said() {
+    return this.#api.read(this.body(-1));
+  }
+
+  #saidBy(kind) {
+    return this.said().filter((entry) => entry.kind === kind);
+  }
+
   /** The result texts that the latest body holds, by call id. */
   results() {
-    return Object.fromEntries(
-      this.body(-1)
-        .messages.filter((message) => message.role === "tool")
-        .map((message) => [message.tool_call_id, message.content]),
-    );
+    return Object.fromEntries(this.#saidBy("result").map(({ id, text }) => [id, text]));
   }
 
   /** The call ids of the latest body's results, in their order. */
   resultOrder() {
-    return this.body(-1)
-      .messages.filter((message) => message.role === "tool")
-      .map((message) => message.tool_call_id);
+    return this.#saidBy("result").map(({ id }) => id);
   }
 
   /** The texts of the latest body's user messages. */
   userTexts() {
-    return this.body(-1)
-      .messages.filter((message) => message.role === "user")
-      .map(({ content }) => (typeof content === "string" ? content : content.map((part) => part.text ?? "").join("")));
+    return this.#saidBy("user").map(({ text }) => text);
   }
 
   /** The argument texts of the calls that the latest body holds, by call id. */
   argumentTexts() {
-    return Object.fromEntries(
-      this.body(-1)
-        .messages.flatMap((message) => message.tool_calls ?? [])
-        .map((call) => [call.id, call.function.arguments]),
-    );
+    return Object.fromEntries(this.#saidBy("call").map(({ id, text }) => [id, text]));
   }
 
   assertClean(stray = /(?!)/) {

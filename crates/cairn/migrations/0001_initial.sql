@@ -203,9 +203,10 @@ CREATE TABLE model_calls (
     -- A digest over what is configured of the model and may decide how a history is written.
     settings           BLOB NOT NULL CHECK (length(settings) = 16),
     -- The body's items are the first `kept` ones of the lineage's last row that is not beside, then those in `added`: for each, one
-    -- byte for its kind, four for its length (little endian), sixteen of its digest.
+    -- byte for its kind, four for its length (little endian), sixteen of its digest; sixteen more of the digest over its
+    -- settled bytes, where the first byte says that those are some of its bytes.
     kept               INTEGER NOT NULL CHECK (kept >= 0),
-    added              BLOB NOT NULL CHECK (length(added) % 21 = 0),
+    added              BLOB NOT NULL,
     -- It asks for something beside the conversation: the lineage's next body extends not this one but the one before.
     beside             INTEGER NOT NULL CHECK (beside IN (0, 1)),
     without_reasoning  INTEGER NOT NULL CHECK (without_reasoning IN (0, 1)),

@@ -14,6 +14,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::clock::{self, Clock};
 use crate::config::{Config, ConfigError};
 use crate::cursor::actor::{self, CursorContext};
 use crate::cursor::handlers::{CursorServer, RunStarter, router};
@@ -94,6 +95,19 @@ impl Agents {
         providers: HashMap<String, Arc<dyn Provider>>,
         prefix_breaks: PrefixBreaks,
     ) -> Result<Self, StartError> {
+        Self::with_clock(config, providers, prefix_breaks, clock::unix_ms).await
+    }
+
+    /// The same with the clock that messages are stamped by.
+    ///
+    /// # Errors
+    /// See [`StartError`].
+    pub async fn with_clock(
+        config: &Config,
+        providers: HashMap<String, Arc<dyn Provider>>,
+        prefix_breaks: PrefixBreaks,
+        clock: Clock,
+    ) -> Result<Self, StartError> {
         let web = Arc::new(WebServices::from_config(&config.web)?);
         let prompts = PromptAssets::load()?;
         let store = Store::open(&config.data_dir.join(DATABASE_FILE)).await?;
@@ -111,6 +125,7 @@ impl Agents {
                 models,
                 prompts,
                 web,
+                clock,
             }),
             requests: TaskTracker::new(),
         })

@@ -1,10 +1,13 @@
 //! The wall clock, read here and nowhere else.
 //!
 //! For times that people and clients are shown and that are stored as facts: created, started, completed. Must never
-//! be used to make an id, to order events or to measure a span, and nothing that it returns may enter what a model
-//! reads. Spans are measured with `tokio::time::Instant`, which a test can pause.
+//! be used to make an id, to order events or to measure a span; of what a model reads it enters the message of a turn
+//! alone, once. Spans are measured with `tokio::time::Instant`, which a test can pause.
 
 use std::time::{Duration, SystemTime};
+
+/// Tells the time in milliseconds since the Unix epoch: [`unix_ms`], or a clock that a test sets.
+pub type Clock = fn() -> u64;
 
 /// The time now in milliseconds since the Unix epoch; 0 on a machine whose clock stands before it.
 #[allow(

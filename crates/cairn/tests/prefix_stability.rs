@@ -27,12 +27,20 @@ mod support {
 
 #[path = "prefix_stability/command.rs"]
 mod command;
+#[path = "prefix_stability/context.rs"]
+mod context;
 #[path = "prefix_stability/digests.rs"]
 mod digests;
+#[path = "prefix_stability/mcp_tools.rs"]
+mod mcp_tools;
+#[path = "prefix_stability/program.rs"]
+mod program;
 #[path = "prefix_stability/proof.rs"]
 mod proof;
 #[path = "reasoning/duty.rs"]
 mod reasoning_duty;
+#[path = "prefix_stability/rig.rs"]
+mod rig;
 #[path = "prefix_stability/three_apis.rs"]
 mod three_apis;
 

@@ -26,6 +26,7 @@ use super::session::Session;
 use super::sessions::SessionIo;
 use super::shown_text::ShownText;
 use super::tools::ToolRuntime;
+use crate::clock::Clock;
 use crate::config::ModelConfig;
 use crate::model::{ConversationId, RunFailure, RunKind};
 use crate::run::{self, RunServices};
@@ -45,6 +46,8 @@ pub struct CursorContext {
     pub prompts: PromptAssets,
     /// Services on the web that tools use.
     pub web: Arc<WebServices>,
+    /// Tells the time that a person's message is stamped with.
+    pub clock: Clock,
 }
 
 /// Serves one request to its end. The stream gets exactly one end frame on every path.

@@ -27,8 +27,8 @@ pub use message::{
     Assistant, Image, Message, MessageBody, PICTURE_UNSEEN, Part, Reasoning, ReplayState, UserOrigin,
 };
 pub use prefix::{
-    ItemDigest, ItemHash, ItemKind, PrefixReset, PromptChange, RequestDigest, first_break,
-    first_break_beside, first_message_break, shared_items,
+    ItemDigest, ItemHash, ItemKind, PrefixReset, PromptChange, Repeats, RequestDigest, first_break,
+    first_head_break, first_message_break, first_settled_break, shared_items,
 };
 pub use run::{PendingAssistant, PreparedRun, PromptBasis, RunAction, RunKind, RunOutcome};
 pub use spec::{EntryLimits, Latency, ModelSpec, ReasoningEffort, ReasoningSpec};

@@ -30,6 +30,9 @@ pub struct ItemDigest {
     pub bytes: u32,
     /// The digest over these bytes.
     pub hash: ItemHash,
+    /// The digest over those of them that neither the model's settings nor a refusal of its reasoning decide: `hash`
+    /// itself for most items, and nothing for one that is all reasoning or that shows pictures.
+    pub settled: Option<ItemHash>,
 }
 
 /// What an item of a request is.
@@ -150,26 +153,58 @@ pub fn shared_items(earlier: &[ItemDigest], later: &[ItemDigest]) -> usize {
 /// The first item of the later request that is not the earlier one's at the same place; `None` if the later request
 /// extends the earlier one.
 pub fn first_break(earlier: &[ItemDigest], later: &[ItemDigest]) -> Option<usize> {
+    break_among(earlier, later, Repeats::Everything)
+}
+
+/// How much of an earlier request a later one has to repeat.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Repeats {
+    /// All of it.
+    Everything,
+    /// All of it, or a part from its beginning and one message behind it, the question: for a request beside the
+    /// conversation, such as one for a summary.
+    APart,
+}
+
+/// The first of the tools and instructions that is not the earlier request's at the same place; an index among all items
+/// of the later request.
+pub fn first_head_break(earlier: &[ItemDigest], later: &[ItemDigest]) -> Option<usize> {
+    let (earlier, later) = (&earlier[..head(earlier)], &later[..head(later)]);
     let shared = shared_items(earlier, later);
-    (shared < earlier.len()).then_some(shared)
+    (shared < earlier.len().max(later.len())).then_some(shared)
 }
 
-/// The same as [`first_break`] for a request beside the conversation, such as one for a summary: it may also ask about a
-/// part of it. Then all but its last item, the question, are the earlier request's.
-pub fn first_break_beside(earlier: &[ItemDigest], later: &[ItemDigest]) -> Option<usize> {
-    first_break(earlier, later).filter(|shared| shared + 1 < later.len())
+/// The first message that breaks the earlier request's, whatever stands before the messages; an index among all items of
+/// the later request.
+pub fn first_message_break(earlier: &[ItemDigest], later: &[ItemDigest], repeats: Repeats) -> Option<usize> {
+    let at = head(later);
+    break_among(&earlier[head(earlier)..], &later[at..], repeats).map(|message| at + message)
 }
 
-/// The same as [`first_break`] with tools and instructions left out of account; an index among all items of the later request.
-pub fn first_message_break(earlier: &[ItemDigest], later: &[ItemDigest]) -> Option<usize> {
-    let head = |items: &[ItemDigest]| {
-        items
-            .iter()
-            .take_while(|item| item.kind != ItemKind::Message)
-            .count()
+/// The same as [`first_message_break`] for requests between which settings have changed or reasoning was refused: what
+/// these decide of a message is left out of account.
+pub fn first_settled_break(earlier: &[ItemDigest], later: &[ItemDigest], repeats: Repeats) -> Option<usize> {
+    let settled = |items: &[ItemDigest]| -> (Vec<usize>, Vec<ItemHash>) {
+        let messages = items.iter().enumerate().skip(head(items));
+        messages
+            .filter_map(|(at, item)| Some((at, item.settled?)))
+            .unzip()
     };
-    let (earlier_head, later_head) = (head(earlier), head(later));
-    first_break(&earlier[earlier_head..], &later[later_head..]).map(|at| later_head + at)
+    let ((_, earlier), (places, hashes)) = (settled(earlier), settled(later));
+    let broken = break_among(&earlier, &hashes, repeats)?;
+    Some(places.get(broken).copied().unwrap_or(later.len()))
+}
+
+/// How many tools and instructions stand before the messages.
+fn head(items: &[ItemDigest]) -> usize {
+    let before = |item: &&ItemDigest| item.kind != ItemKind::Message;
+    items.iter().take_while(before).count()
+}
+
+fn break_among<T: PartialEq>(earlier: &[T], later: &[T], repeats: Repeats) -> Option<usize> {
+    let shared = earlier.iter().zip(later).take_while(|(a, b)| a == b).count();
+    let asks_about_a_part = repeats == Repeats::APart && shared + 1 >= later.len();
+    (shared < earlier.len() && !asks_about_a_part).then_some(shared)
 }
 
 #[cfg(test)]
@@ -180,12 +215,16 @@ mod tests {
         text.bytes()
             .map(|byte| ItemDigest {
                 kind: match byte {
-                    b'a'..=b'm' => ItemKind::Message,
+                    b'a'..=b'm' | b'q' | b'A'..=b'M' => ItemKind::Message,
                     b's' => ItemKind::Instructions,
                     _ => ItemKind::Tool,
                 },
                 bytes: 1,
-                hash: [byte; 16],
+                hash: [byte.to_ascii_lowercase(); 16],
+                settled: match byte {
+                    b'A'..=b'M' => None,
+                    _ => Some([byte.to_ascii_lowercase(); 16]),
+                },
             })
             .collect()
     }
@@ -203,19 +242,49 @@ mod tests {
 
     #[test]
     fn a_question_beside_the_conversation_may_be_about_a_part_of_it() {
-        let at = |earlier, later| first_break_beside(&items(earlier), &items(later));
-        assert_eq!(at("tsab", "tsabq"), None);
-        assert_eq!(at("tsab", "tsaq"), None);
-        assert_eq!(at("tsab", "tsacq"), Some(3));
-        assert_eq!(at("tsab", "tuaq"), Some(1));
+        let at = |earlier, later| {
+            let (earlier, later) = (items(earlier), items(later));
+            let messages = first_message_break(&earlier, &later, Repeats::APart);
+            assert_eq!(first_settled_break(&earlier, &later, Repeats::APart), messages);
+            (first_head_break(&earlier, &later), messages)
+        };
+        assert_eq!(at("tsab", "tsabq"), (None, None));
+        assert_eq!(at("tsab", "tsaq"), (None, None));
+        assert_eq!(at("tsab", "tsacq"), (None, Some(3)));
+        assert_eq!(at("tsab", "tuaq"), (Some(1), None));
     }
 
     #[test]
     fn messages_are_held_against_each_other_whatever_stands_before_them() {
-        let at = |earlier, later| first_message_break(&items(earlier), &items(later));
+        let at = |earlier, later| first_message_break(&items(earlier), &items(later), Repeats::Everything);
         assert_eq!(at("tsab", "tusabc"), None);
         assert_eq!(at("tsab", "tusac"), Some(4));
         assert_eq!(at("tsab", "ts"), Some(2));
+    }
+
+    #[test]
+    fn tools_and_instructions_are_the_same_or_differ_at_a_place() {
+        let at = |earlier, later| first_head_break(&items(earlier), &items(later));
+        assert_eq!(at("tusab", "tusc"), None);
+        assert_eq!(at("tsab", "tusab"), Some(1));
+        assert_eq!(at("tusab", "tsab"), Some(1));
+        assert_eq!(at("tusab", "vusab"), Some(0));
+        assert_eq!(at("tus", "tu"), Some(2));
+    }
+
+    #[test]
+    fn what_settings_decide_of_a_message_is_no_break_of_the_others() {
+        let at = |earlier, later| first_settled_break(&items(earlier), &items(later), Repeats::Everything);
+        // Reasoning or pictures come and go.
+        assert_eq!(at("tsaBc", "tsac"), None);
+        assert_eq!(at("tsac", "tsaBcd"), None);
+        assert_eq!(at("tsaBc", "tsaDcE"), None);
+        // Whatever they do, the rest stays as it is, and where it is.
+        assert_eq!(at("tsaBc", "tsaBd"), Some(4));
+        assert_eq!(at("tsaBc", "tsBac"), None);
+        assert_eq!(at("tsabc", "tsDacb"), Some(4));
+        assert_eq!(at("tsaBc", "tsa"), Some(3));
+        assert_eq!(at("tsaBc", "tsaD"), Some(4));
     }
 
     #[test]

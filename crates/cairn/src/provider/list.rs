@@ -7,7 +7,7 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use super::json::Json;
-use super::sent;
+use super::sent::{self, Decided};
 use crate::model::{ItemDigest, ItemKind};
 
 /// What follows the last entry.
@@ -58,16 +58,36 @@ impl List {
         }
     }
 
-    /// Appends an entry; it is remembered as one of this kind.
-    pub(crate) fn entry<T>(&mut self, kind: ItemKind, write: impl FnOnce(&mut Json) -> T) -> T {
+    /// Appends the instructions.
+    pub(crate) fn instructions(&mut self, write: impl FnOnce(&mut Json)) {
+        let start = self.start();
+        write(&mut self.json);
+        let digest = sent::item(ItemKind::Instructions, &self.json.bytes[start..]);
+        self.end_entry(start, digest);
+    }
+
+    /// Appends a message, of which `write` says what the settings decide, by places in the message.
+    pub(crate) fn message<E>(
+        &mut self,
+        write: impl FnOnce(&mut Json) -> Result<Decided, E>,
+    ) -> Result<(), E> {
+        let start = self.start();
+        let decided = write(&mut self.json)?;
+        let digest = sent::message(&self.json.bytes[start..], decided);
+        self.end_entry(start, digest);
+        Ok(())
+    }
+
+    fn start(&mut self) -> usize {
         if !self.entries.is_empty() {
             self.json.raw(",");
         }
-        let start = self.json.bytes.len();
-        let written = write(&mut self.json);
+        self.json.bytes.len()
+    }
+
+    fn end_entry(&mut self, start: usize, digest: ItemDigest) {
         self.entries.push(start..self.json.bytes.len());
-        self.digests.push(sent::item(kind, &self.json.bytes[start..]));
-        written
+        self.digests.push(digest);
     }
 
     /// Ends the body.

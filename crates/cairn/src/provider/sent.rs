@@ -2,6 +2,7 @@
 //!
 //! Owns how a digest is made. Must never know: what an item says, or who compares.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use futures_util::{StreamExt, stream};
@@ -12,14 +13,53 @@ use super::{ModelEvent, ModelStream};
 use crate::config::ModelConfig;
 use crate::model::{HistoryItem, ItemDigest, ItemHash, ItemKind, ModelRequest, Part, RequestDigest};
 
-/// The digest of an item that is written as these bytes.
+/// What of a message follows from the model's settings, or from a refusal of its reasoning.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Decided {
+    /// No byte of it.
+    Nothing,
+    /// These bytes of it, by their places in the message: members with reasoning, or with the endpoint's own ids.
+    Members(Range<usize>),
+    /// How it is written at all, or whether it is: reasoning, or pictures.
+    Everything,
+}
+
+impl Decided {
+    /// How a message with these parts is written follows from the settings if the model may be shown pictures.
+    pub(crate) fn of_parts(parts: &[Part]) -> Self {
+        match parts.iter().any(|part| matches!(part, Part::Image(_))) {
+            true => Self::Everything,
+            false => Self::Nothing,
+        }
+    }
+}
+
+/// The digest of a tool or of instructions that are written as these bytes.
 pub(crate) fn item(kind: ItemKind, bytes: &[u8]) -> ItemDigest {
+    let hash = hash(bytes);
     ItemDigest {
         kind,
         // No endpoint takes a body of four gigabytes.
         bytes: u32::try_from(bytes.len()).unwrap_or(u32::MAX),
-        hash: hash(bytes),
+        hash,
+        settled: Some(hash),
     }
+}
+
+/// The digest of a message that is written as these bytes.
+pub(crate) fn message(bytes: &[u8], decided: Decided) -> ItemDigest {
+    let whole = item(ItemKind::Message, bytes);
+    let settled = match decided {
+        Decided::Nothing => whole.settled,
+        Decided::Members(members) if members.is_empty() => whole.settled,
+        Decided::Members(members) => {
+            let (before, behind) = (bytes.get(..members.start), bytes.get(members.end..));
+            let rest = [before.unwrap_or_default(), behind.unwrap_or_default()];
+            Some(hash_of(rest))
+        }
+        Decided::Everything => None,
+    };
+    ItemDigest { settled, ..whole }
 }
 
 /// The digest over what is configured of a model and may decide how a history is written: its options, and whether it is
@@ -29,7 +69,16 @@ pub(crate) fn settings(config: &ModelConfig) -> ItemHash {
 }
 
 fn hash(bytes: &[u8]) -> ItemHash {
-    let digest: [u8; 32] = Sha256::digest(bytes).into();
+    hash_of([bytes])
+}
+
+/// The hash over these bytes one behind the other.
+fn hash_of<'a>(bytes: impl IntoIterator<Item = &'a [u8]>) -> ItemHash {
+    let mut sha = Sha256::new();
+    for bytes in bytes {
+        sha.update(bytes);
+    }
+    let digest: [u8; 32] = sha.finalize().into();
     let mut hash = ItemHash::default();
     hash.copy_from_slice(&digest[..16]);
     hash

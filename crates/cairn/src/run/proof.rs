@@ -5,8 +5,9 @@
 //! nobody declared is a defect. Must never know: what an item says, or how an endpoint is spoken to.
 
 use crate::model::{
-    CompactionTrigger, ConversationId, ItemKind, PrefixReset, PreparedRun, PromptChange, RequestDigest,
-    RevisionId, RunFailure, first_break, first_break_beside, first_message_break, shared_items,
+    CompactionTrigger, ConversationId, ItemKind, PrefixReset, PreparedRun, PromptChange, Repeats,
+    RequestDigest, RevisionId, RunFailure, first_head_break, first_message_break, first_settled_break,
+    shared_items,
 };
 use crate::store::{LatestModelCall, ModelCallEnd, NewModelCall, PrefixVerdict, Store, StoreError};
 
@@ -175,37 +176,59 @@ async fn judge(
     outgoing: Outgoing<'_>,
     before: Option<&LatestModelCall>,
 ) -> Result<PrefixVerdict, StoreError> {
-    let (sent, revision) = (outgoing.digest, outgoing.revision);
+    let sent = outgoing.digest;
     let Some(before) = before else {
         return first_of_lineage(store, &run.conversation, sent).await;
     };
-    let broken = match outgoing.beside {
-        false => first_break(&before.items, &sent.items),
-        true => first_break_beside(&before.items, &sent.items),
+    let repeats = match outgoing.beside {
+        false => Repeats::Everything,
+        true => Repeats::APart,
     };
-    let Some(item) = broken else {
-        return Ok(PrefixVerdict::Extends);
-    };
-    if !store.is_in_history(&before.revision, revision).await? {
-        let reset = left_behind(store, before, revision).await?;
-        return Ok(PrefixVerdict::Reset(reset));
-    }
-    if before.settings != sent.settings {
-        return Ok(PrefixVerdict::Reset(PrefixReset::SettingsChange));
-    }
-    // A refusal that was never answered is not kept, so the reasoning goes out once more.
-    if sent.without_reasoning || before.refusal_unsettled {
-        return Ok(PrefixVerdict::Reset(PrefixReset::ReasoningRefused));
-    }
-    let changes = store.prompt_changes_since(before).await?;
-    Ok(match explanation(&changes) {
-        // A changed prompt explains other tools and instructions, never another message.
-        Some(change) => match first_message_break(&before.items, &sent.items) {
-            None => PrefixVerdict::Reset(PrefixReset::Prompt(change)),
-            Some(item) => PrefixVerdict::Broken { item },
+    let head = first_head_break(&before.items, &sent.items);
+    let message = first_message_break(&before.items, &sent.items, repeats);
+    // Tools and instructions are the prompt's alone: nothing but its change explains others.
+    let head = match head {
+        None => None,
+        Some(item) => match explanation(&store.prompt_changes_since(before).await?) {
+            Some(change) => Some(PrefixReset::Prompt(change)),
+            None => return Ok(PrefixVerdict::Broken { item }),
         },
-        None => PrefixVerdict::Broken { item },
-    })
+    };
+    let message = match message {
+        None => None,
+        Some(item) => match rewritten(store, outgoing, before, repeats, item).await? {
+            Ok(reset) => Some(reset),
+            Err(item) => return Ok(PrefixVerdict::Broken { item }),
+        },
+    };
+    Ok(message
+        .or(head)
+        .map_or(PrefixVerdict::Extends, PrefixVerdict::Reset))
+}
+
+/// Why messages are not those of the predecessor, from this item on; or the first item that nothing explains. Settings and
+/// a refusal of reasoning explain only what they decide of a message, and a changed prompt explains no message at all.
+async fn rewritten(
+    store: &Store,
+    outgoing: Outgoing<'_>,
+    before: &LatestModelCall,
+    repeats: Repeats,
+    item: usize,
+) -> Result<Result<PrefixReset, usize>, StoreError> {
+    let (sent, revision) = (outgoing.digest, outgoing.revision);
+    if !store.is_in_history(&before.revision, revision).await? {
+        return left_behind(store, before, revision).await.map(Ok);
+    }
+    let reset = if before.settings != sent.settings {
+        PrefixReset::SettingsChange
+    // A refusal that was never answered is not kept, so the reasoning goes out once more.
+    } else if sent.without_reasoning || before.refusal_unsettled {
+        PrefixReset::ReasoningRefused
+    } else {
+        return Ok(Err(item));
+    };
+    let unexplained = first_settled_break(&before.items, &sent.items, repeats);
+    Ok(unexplained.map_or(Ok(reset), Err))
 }
 
 /// Why the predecessor's history is no part of this one: it was compacted into its beginning, or left for another branch.

@@ -15,8 +15,13 @@ use crate::model::{
 };
 
 const TABLE: &str = "model_calls";
-/// Bytes that an item takes in a row.
+/// Bytes of an item's kind, length and digest.
 const ITEM_BYTES: usize = 21;
+/// What an item's first byte says of its settled bytes, beside its kind: that they are all of its bytes, none, or those
+/// with the digest that follows.
+const ALL_SETTLED: u8 = 0x00;
+const NONE_SETTLED: u8 = 0x10;
+const SOME_SETTLED: u8 = 0x20;
 
 /// A request that is about to be sent.
 #[derive(Clone, Copy, Debug)]
@@ -380,8 +385,11 @@ impl CallRow {
             return Err(self.damaged("kept"));
         }
         items.truncate(kept);
-        for item in self.added.chunks(ITEM_BYTES) {
-            items.push(decode_item(item).ok_or_else(|| self.damaged("added"))?);
+        let mut added = self.added.as_slice();
+        while !added.is_empty() {
+            let (item, rest) = decode_item(added).ok_or_else(|| self.damaged("added"))?;
+            items.push(item);
+            added = rest;
         }
         Ok(kept)
     }
@@ -430,30 +438,51 @@ impl CallRow {
 fn encode_items(items: &[ItemDigest]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(items.len() * ITEM_BYTES);
     for item in items {
-        bytes.push(match item.kind {
+        let kind = match item.kind {
             ItemKind::Tool => 0,
             ItemKind::Instructions => 1,
             ItemKind::Message => 2,
-        });
+        };
+        let (settled, other): (u8, &[u8]) = match &item.settled {
+            Some(settled) if *settled == item.hash => (ALL_SETTLED, &[]),
+            Some(settled) => (SOME_SETTLED, settled),
+            None => (NONE_SETTLED, &[]),
+        };
+        bytes.push(kind | settled);
         bytes.extend(item.bytes.to_le_bytes());
         bytes.extend(item.hash);
+        bytes.extend(other);
     }
     bytes
 }
 
-fn decode_item(bytes: &[u8]) -> Option<ItemDigest> {
-    let (kind, rest) = bytes.split_first()?;
-    let (length, hash) = rest.split_at_checked(4)?;
-    Some(ItemDigest {
-        kind: match kind {
+/// The first item, and the bytes behind it.
+fn decode_item(bytes: &[u8]) -> Option<(ItemDigest, &[u8])> {
+    let (first, rest) = bytes.split_first()?;
+    let (length, rest) = rest.split_at_checked(4)?;
+    let (hash, rest) = rest.split_at_checked(size_of::<ItemHash>())?;
+    let hash: ItemHash = hash.try_into().ok()?;
+    let (settled, rest) = match first & 0xf0 {
+        ALL_SETTLED => (Some(hash), rest),
+        NONE_SETTLED => (None, rest),
+        SOME_SETTLED => {
+            let (settled, rest) = rest.split_at_checked(size_of::<ItemHash>())?;
+            (Some(settled.try_into().ok()?), rest)
+        }
+        _ => return None,
+    };
+    let item = ItemDigest {
+        kind: match first & 0x0f {
             0 => ItemKind::Tool,
             1 => ItemKind::Instructions,
             2 => ItemKind::Message,
             _ => return None,
         },
         bytes: u32::from_le_bytes(length.try_into().ok()?),
-        hash: hash.try_into().ok()?,
-    })
+        hash,
+        settled,
+    };
+    Some((item, rest))
 }
 
 #[cfg(test)]
@@ -462,20 +491,30 @@ mod tests {
 
     #[test]
     fn items_survive_their_row() {
+        let settled = [Some([0; 16]), None, Some([9; 16])];
         let items: Vec<ItemDigest> = [ItemKind::Tool, ItemKind::Instructions, ItemKind::Message]
             .into_iter()
+            .zip(settled)
             .zip(0u8..)
-            .map(|(kind, at)| ItemDigest {
+            .map(|((kind, settled), at)| ItemDigest {
                 kind,
                 bytes: u32::MAX - u32::from(at),
                 hash: [at; 16],
+                settled,
             })
             .collect();
         let bytes = encode_items(&items);
-        assert_eq!(bytes.len(), 3 * ITEM_BYTES);
-        let read: Option<Vec<ItemDigest>> = bytes.chunks(ITEM_BYTES).map(decode_item).collect();
-        assert_eq!(read, Some(items));
+        assert_eq!(bytes.len(), 3 * ITEM_BYTES + 16);
+        let mut rest = bytes.as_slice();
+        let mut read = Vec::new();
+        while let Some((item, behind)) = decode_item(rest) {
+            read.push(item);
+            rest = behind;
+        }
+        assert_eq!((read, rest), (items, [].as_slice()));
         assert_eq!(decode_item(&[3; ITEM_BYTES]), None);
+        assert_eq!(decode_item(&[0x32; 2 * ITEM_BYTES]), None);
         assert_eq!(decode_item(&[2; ITEM_BYTES - 1]), None);
+        assert_eq!(decode_item(&[0x22; ITEM_BYTES + 15]), None);
     }
 }

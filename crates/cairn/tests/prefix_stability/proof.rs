@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cairn::model::{
-    ConversationId, ItemKind, ModelRequest, PrefixReset, PreparedRun, PromptBasis, PromptChange, PromptSpec,
-    RequestDigest, RunId, RunOutcome,
+    ConversationId, ItemDigest, ItemKind, ModelRequest, PrefixReset, PreparedRun, PromptBasis, PromptChange,
+    PromptSpec, RequestDigest, RunId, RunOutcome,
 };
 use cairn::provider::{ModelEvent, ModelInvocation, ModelStream, Provider};
 use cairn::run::PrefixBreaks;
@@ -290,20 +290,130 @@ async fn a_run_from_an_earlier_point_is_a_branch() {
     assert_eq!(calls[2].kept, FIRST_MESSAGE + 2);
 }
 
-#[tokio::test]
-async fn other_settings_of_an_endpoint_are_declared_by_themselves() {
+fn other_settings(digest: &mut RequestDigest) {
+    digest.settings[0] ^= 1;
+}
+
+/// Changes of the first message what no setting decides, too.
+fn rewrite_first_message(digest: &mut RequestDigest) {
+    edit_first_message(digest);
+    let first = digest
+        .items
+        .iter_mut()
+        .find(|item| item.kind == ItemKind::Message);
+    first.unwrap().settled.as_mut().unwrap()[0] ^= 1;
+}
+
+/// A second turn whose requests are told of as `tamper` says: its outcome and its verdict.
+async fn second_turn_as(tamper: fn(&mut RequestDigest)) -> (RunOutcome, PrefixVerdict) {
     let mut conversation = Conversation::new().await;
     conversation.turn().await;
-    let outcome = conversation
-        .turn_as(
-            |_| {},
-            |digest| {
-                edit_first_message(digest);
-                digest.settings[0] ^= 1;
-            },
-        )
-        .await;
-    assert_eq!(outcome, RunOutcome::Completed);
+    let outcome = conversation.turn_as(|_| {}, tamper).await;
+    (outcome, conversation.verdicts().await[1])
+}
+
+#[tokio::test]
+async fn other_settings_explain_what_they_decide_of_a_message_and_nothing_else() {
+    let explained = second_turn_as(|digest| {
+        edit_first_message(digest);
+        other_settings(digest);
+    });
     let settings = PrefixVerdict::Reset(PrefixReset::SettingsChange);
-    assert_eq!(conversation.verdicts().await[1], settings);
+    assert_eq!(explained.await, (RunOutcome::Completed, settings));
+
+    for (tamper, item, place) in [
+        (
+            (|digest| {
+                rewrite_first_message(digest);
+                other_settings(digest);
+            }) as fn(&mut RequestDigest),
+            FIRST_MESSAGE,
+            "message 0",
+        ),
+        (
+            |digest| {
+                digest.items[1].hash[0] ^= 1;
+                other_settings(digest);
+            },
+            1,
+            "tool 1",
+        ),
+        (
+            |digest| {
+                // Its answer of the first turn is gone; the new message stands in its place.
+                digest.items.remove(FIRST_MESSAGE + 1);
+                digest.items.remove(FIRST_MESSAGE);
+                other_settings(digest);
+            },
+            FIRST_MESSAGE,
+            "message 0",
+        ),
+    ] {
+        let (outcome, verdict) = second_turn_as(tamper).await;
+        assert_eq!(verdict, PrefixVerdict::Broken { item });
+        let RunOutcome::Failed(failure) = outcome else {
+            panic!("{outcome:?}")
+        };
+        assert_eq!(
+            failure.to_string(),
+            format!(
+                "request 0 of run run-2 does not extend its predecessor: item {item} ({place}) differs and no declared \
+                 reset explains it"
+            )
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_explains_that_reasoning_is_left_out_and_nothing_else() {
+    /// The first turn's message is followed by reasoning.
+    fn with_reasoning(digest: &mut RequestDigest) {
+        let reasoning = ItemDigest {
+            kind: ItemKind::Message,
+            bytes: 7,
+            hash: [7; 16],
+            settled: None,
+        };
+        digest.items.insert(FIRST_MESSAGE + 1, reasoning);
+    }
+    let second_turn = async |tamper: fn(&mut RequestDigest)| {
+        let mut conversation = Conversation::new().await;
+        conversation.turn_as(|_| {}, with_reasoning).await;
+        let outcome = conversation.turn_as(|_| {}, tamper).await;
+        (outcome == RunOutcome::Completed, conversation.verdicts().await[1])
+    };
+    let broken = |item| (false, PrefixVerdict::Broken { item });
+    let refused = (true, PrefixVerdict::Reset(PrefixReset::ReasoningRefused));
+    assert_eq!(second_turn(|_| {}).await, broken(FIRST_MESSAGE + 1));
+    let left_out = |digest: &mut RequestDigest| digest.without_reasoning = true;
+    assert_eq!(second_turn(left_out).await, refused);
+    let rewritten = |digest: &mut RequestDigest| {
+        digest.without_reasoning = true;
+        rewrite_first_message(digest);
+    };
+    assert_eq!(second_turn(rewritten).await, broken(FIRST_MESSAGE));
+    let other_tools = |digest: &mut RequestDigest| {
+        digest.without_reasoning = true;
+        digest.items.remove(2);
+    };
+    assert_eq!(second_turn(other_tools).await, broken(2));
+}
+
+#[tokio::test]
+async fn a_branch_explains_other_messages_and_no_other_tool() {
+    let branch = async |tamper: fn(&mut RequestDigest)| {
+        let mut conversation = Conversation::new().await;
+        conversation.turn().await;
+        let earlier = conversation.head.clone();
+        conversation.turn().await;
+        conversation.head = earlier;
+        conversation
+            .provider
+            .expect_reset(&ConversationId::new("conversation"));
+        conversation.turn_as(|_| {}, tamper).await;
+        conversation.verdicts().await[2]
+    };
+    assert_eq!(branch(|_| {}).await, PrefixVerdict::Reset(PrefixReset::Branch));
+    let other_tool = |digest: &mut RequestDigest| digest.items[1].hash[0] ^= 1;
+    assert_eq!(branch(other_tool).await, PrefixVerdict::Broken { item: 1 });
 }

@@ -11,6 +11,7 @@ fn items(text: &str) -> Vec<ItemDigest> {
             kind: ItemKind::Message,
             bytes: u32::from(byte),
             hash: [byte; 16],
+            settled: Some([byte; 16]),
         })
         .collect()
 }

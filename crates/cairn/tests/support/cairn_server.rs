@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use cairn::app::{Agents, App};
+use cairn::clock::{Clock, unix_ms};
 use cairn::config::{Api, Config, ModelConfig, WebConfig};
 use cairn::cursor::sessions::SessionLimits;
 use cairn::provider::ProviderRouter;
@@ -38,6 +39,16 @@ impl CairnServer {
 
     /// Starts a server with these models.
     pub async fn with_models(data_dir: &Path, models: Vec<ModelConfig>, limits: SessionLimits) -> Self {
+        Self::with_clock(data_dir, models, limits, unix_ms).await
+    }
+
+    /// Starts a server with these models and this clock.
+    pub async fn with_clock(
+        data_dir: &Path,
+        models: Vec<ModelConfig>,
+        limits: SessionLimits,
+        clock: Clock,
+    ) -> Self {
         let config = Config {
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
             data_dir: data_dir.to_owned(),
@@ -49,7 +60,7 @@ impl CairnServer {
         let shutdown = CancellationToken::new();
         let providers = ProviderRouter::from_config(&config.models).unwrap().into_routes();
         // In tests a request that breaks its prefix fails its run.
-        let agents = Agents::with_providers(&config, providers, PrefixBreaks::Fail)
+        let agents = Agents::with_clock(&config, providers, PrefixBreaks::Fail, clock)
             .await
             .unwrap();
         let app = App::bind(&config, limits, agents.starter(), shutdown.clone())

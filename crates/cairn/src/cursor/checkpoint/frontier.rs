@@ -79,19 +79,20 @@ pub struct Frontier {
 }
 
 impl Frontier {
-    /// Starts from the client's state. An unchanged system prompt keeps its root; a changed one replaces it alone.
-    /// `now_ms` is when a new turn begins, in milliseconds since the Unix epoch.
+    /// Starts from the client's state. An unchanged prompt keeps the system root; a changed one replaces it alone.
+    /// `prompt_note` is JSON that says what the prompt was made of. `now_ms` is when a new turn begins, in milliseconds since the Unix epoch.
     ///
     /// # Errors
-    /// If the system prompt does not serialise.
+    /// If the system root does not serialise.
     pub fn new(
         state: &ClientState,
         instructions: &str,
+        prompt_note: &[u8],
         mode: i32,
         turn: TurnStart,
         now_ms: u64,
     ) -> Result<Self, CheckpointError> {
-        let system = encode_system(instructions)?;
+        let system = encode_system(instructions, prompt_note)?;
         let mut roots = References::new(ROOTS_FIELD);
         roots.push(&system.id);
         let mut history_hash = Sha256::new();
@@ -368,7 +369,7 @@ mod tests {
             ..Default::default()
         };
         let turn = TurnStart::Continued(AgentConversationTurnStructure::default());
-        let mut frontier = Frontier::new(&state, "system", 1, turn, 30).unwrap();
+        let mut frontier = Frontier::new(&state, "system", b"{}", 1, turn, 30).unwrap();
         frontier.take_unsent();
         frontier.derive(DerivedState {
             read_paths: vec!["b".to_owned(), "a".to_owned(), "b".to_owned()],
@@ -433,7 +434,7 @@ mod tests {
             user_message: Bytes::from_static(b"m"),
             request_id: "r".to_owned(),
         };
-        let mut frontier = Frontier::new(&state, "system", 1, turn, 30).unwrap();
+        let mut frontier = Frontier::new(&state, "system", b"{}", 1, turn, 30).unwrap();
         // A system root, the user message and the turn.
         let unsent: [Blob; 3] = frontier.take_unsent().try_into().unwrap();
         let [system, _, wrapper] = unsent.map(|blob| blob.id.to_wire());
@@ -457,7 +458,7 @@ mod tests {
         );
         assert!(bytes.ends_with(&state.opaque));
         let continued = TurnStart::Continued(AgentConversationTurnStructure::default());
-        let frontier = Frontier::new(&state, "system", 1, continued, 30).unwrap();
+        let frontier = Frontier::new(&state, "system", b"{}", 1, continued, 30).unwrap();
         let state = ConversationStateStructure::decode(frontier.checkpoint(None)).unwrap();
         assert_eq!(state.turns.len(), 2);
         assert_eq!(state.turns[0], id(3).to_wire());

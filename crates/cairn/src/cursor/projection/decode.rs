@@ -84,8 +84,11 @@ pub enum ProjectionError {
 /// One root, read.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum DecodedRoot {
-    /// The system prompt. Only checked: it is never part of the history.
-    System,
+    /// The system prompt. It is never part of the history.
+    System {
+        /// The note about what the prompt was made of, as JSON, if it was this server's own.
+        prompt_note: Option<String>,
+    },
     /// A message in the user role.
     User {
         /// Its wire id, if it has one.
@@ -113,7 +116,12 @@ pub fn decode_root(label: &str, json: &[u8]) -> Result<DecodedRoot, ProjectionEr
     let root: RootIn = serde_json::from_slice(json).map_err(not_a_message)?;
     let content = root.content().map_err(not_a_message)?;
     match root.role.as_str() {
-        "system" => Ok(DecodedRoot::System),
+        "system" => Ok(DecodedRoot::System {
+            prompt_note: root
+                .provider_options
+                .and_then(|options| options.cairn)
+                .map(|options| options.prompt.get().to_owned()),
+        }),
         "user" => Ok(DecodedRoot::User {
             wire_id: root.id,
             parts: user_parts(label, content)?,
@@ -200,7 +208,7 @@ pub fn import_history(roots: &[(BlobId, DecodedRoot)]) -> Result<Vec<Message>, P
             ));
         }
         match root {
-            DecodedRoot::System => {
+            DecodedRoot::System { .. } => {
                 return Err(ProjectionError::UnexpectedRole {
                     root: label,
                     role: "system".to_owned(),

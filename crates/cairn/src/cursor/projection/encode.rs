@@ -29,14 +29,30 @@ pub struct PendingContext<'a> {
     pub dynamic_tools: &'a HashSet<Arc<str>>,
 }
 
-/// The system root.
-pub fn encode_system(instructions: &str) -> Result<Blob, serde_json::Error> {
+/// The system root: the instructions, and beside them what the prompt was made of, as JSON, for a server that has lost its
+/// own note of it.
+pub fn encode_system(instructions: &str, prompt_note: &[u8]) -> Result<Blob, serde_json::Error> {
+    let options = SystemOptions {
+        cairn: SystemNote {
+            prompt: serde_json::from_slice(prompt_note)?,
+        },
+    };
     blob(&RootOut {
         role: "system",
         id: None,
         content: ContentOut::Text(instructions),
-        provider_options: None,
+        provider_options: Some(raw(&options)?),
     })
+}
+
+#[derive(Serialize)]
+struct SystemOptions<'a> {
+    cairn: SystemNote<'a>,
+}
+
+#[derive(Serialize)]
+struct SystemNote<'a> {
+    prompt: &'a RawValue,
 }
 
 /// The roots that new history items add. A result needs its call's name, so a batch must be given whole.

@@ -389,3 +389,33 @@ fn what_cannot_be_read_whole_is_a_named_error() {
         Err(ProjectionError::Unpaired { .. })
     ));
 }
+
+#[test]
+fn a_system_root_keeps_the_note_about_the_prompt_as_it_was_written() {
+    let note = r#"{"version":1,"mcp":[{"schema":"{\"minimum\":1.5}"}]}"#;
+    let root = encode_system("Be brief.", note.as_bytes()).unwrap();
+    assert_eq!(
+        std::str::from_utf8(&root.data).unwrap(),
+        format!(
+            r#"{{"role":"system","content":"Be brief.","providerOptions":{{"cairn":{{"prompt":{note}}}}}}}"#
+        )
+    );
+    let read = |json: &str| decode_root("root", json.as_bytes());
+    assert_eq!(
+        decode_root("root", &root.data),
+        Ok(DecodedRoot::System {
+            prompt_note: Some(note.to_owned())
+        })
+    );
+    // Another server's.
+    for foreign in [
+        r#"{"role":"system","content":"Be brief."}"#,
+        r#"{"role":"system","content":"Be brief.","providerOptions":{"cursor":{}}}"#,
+    ] {
+        assert_eq!(read(foreign), Ok(DecodedRoot::System { prompt_note: None }));
+    }
+    assert!(matches!(
+        read(r#"{"role":"system","content":"","providerOptions":{"cairn":{}}}"#),
+        Err(ProjectionError::NotAMessage { .. })
+    ));
+}

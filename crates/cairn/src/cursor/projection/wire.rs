@@ -152,6 +152,14 @@ pub(super) struct CairnCallOptions {
 pub(super) struct RootOptions {
     #[serde(default)]
     pub cursor: Option<CursorRootOptions>,
+    #[serde(default)]
+    pub cairn: Option<CairnRootOptions>,
+}
+
+/// Options of a system root that only we write: the note about the prompt.
+#[derive(Deserialize)]
+pub(super) struct CairnRootOptions {
+    pub prompt: Box<RawValue>,
 }
 
 #[derive(Deserialize)]

@@ -14,7 +14,10 @@ const VERSION: u32 = 1;
 
 /// A note of an earlier run that cannot be read: it was made by another version, or it is damaged.
 #[derive(Debug, thiserror::Error)]
-#[error("the note about the conversation's earlier prompt cannot be read: {0}")]
+#[error(
+    "the note about the conversation's earlier prompt cannot be read: {0}; serve it with the cairn that wrote the note, or \
+     start a new conversation"
+)]
 pub struct UnreadableNote(String);
 
 /// What a prompt was made of.

@@ -137,7 +137,7 @@ pub async fn prepare(
             ));
         }
     };
-    let mut base = base_revision(&conversation, &state, context, blobs).await?;
+    let (mut base, mut system) = base_revision(&conversation, &state, context, blobs).await?;
     let mut derived = DerivedState::default();
     if let Some((_, message)) = &user_message
         && (is_edit(message, &conversation, &base, &state, context, blobs).await?
@@ -148,7 +148,7 @@ pub async fn prepare(
         derived = before;
         // The message says its own mode.
         derived.mode = None;
-        base = base_revision(&conversation, &state, context, blobs).await?;
+        (base, system) = base_revision(&conversation, &state, context, blobs).await?;
         tracing::info!(conversation = %conversation, revision = %base, "an earlier message was edited");
     }
     let forgotten = match own_kind {
@@ -176,11 +176,10 @@ pub async fn prepare(
         None => link.request().await?,
     };
     let offered = collect_mcp_tools(request.mcp_tools.as_ref(), Some(&request_context));
-    let noted = context.services.store.latest_prompt_note(&conversation).await?;
-    let noted = noted
-        .map(|note| PromptNote::read(&note))
-        .transpose()
-        .map_err(defect)?;
+    let noted = match context.services.store.latest_prompt_note(&conversation).await? {
+        Some(note) => Some(PromptNote::read(&note).map_err(defect)?),
+        None => note_of_client(&state, system, blobs).await?,
+    };
     report_left_out(&conversation, &offered.left_out, noted.as_ref());
     let profile = match (own_kind, request.suppress_subagent_progress_update_tool) {
         (None, _) => Profile::Main(mode),
@@ -255,8 +254,15 @@ pub async fn prepare(
         None => fetch_messages(blobs, &state.todos, "todos").await?,
     };
     let wire_mode = mode.to_wire().into();
-    let mut frontier =
-        Frontier::new(&state, &prompt.instructions, wire_mode, turn, clock::unix_ms()).map_err(defect)?;
+    let mut frontier = Frontier::new(
+        &state,
+        &prompt.instructions,
+        &basis.note,
+        wire_mode,
+        turn,
+        clock::unix_ms(),
+    )
+    .map_err(defect)?;
     frontier.derive(derived);
     if is_forgotten {
         let items = project(history.iter().copied()).map_err(defect)?;
@@ -333,13 +339,14 @@ struct NewTurn<'a> {
     request_context: &'a RequestContext,
 }
 
-/// The revision that the client's roots stand for: known from their digest, or imported from the blobs themselves.
+/// The revision that the client's roots stand for: known from their digest, or imported from the blobs themselves. With the
+/// system root, if it was read for that.
 async fn base_revision(
     conversation: &ConversationId,
     state: &ClientState,
     context: &CursorContext,
     blobs: &BlobSync,
-) -> Result<RevisionId, RunFailure> {
+) -> Result<(RevisionId, Option<DecodedRoot>), RunFailure> {
     let store = &context.services.store;
     if state.roots.is_empty() {
         if !state.turns.is_empty() || !state.pending.is_empty() {
@@ -347,21 +354,25 @@ async fn base_revision(
                 "the conversation state has turns but no messages; start a new conversation",
             ));
         }
-        return Ok(store.empty_revision(conversation).await?);
+        return Ok((store.empty_revision(conversation).await?, None));
     }
     let digest = Frontier::digest_of(&state.roots);
     if let Some(revision) = store.revision_of_state(conversation, digest).await? {
-        return Ok(revision);
+        return Ok((revision, None));
     }
     let data = blobs.fetch(&state.roots, "root_prompt_messages_json").await?;
     let mut roots = state.roots.iter().zip(&data);
-    if let Some((id, first)) = roots.next()
-        && decode_root(&id.to_string(), first).map_err(protocol)? != DecodedRoot::System
-    {
-        return Err(protocol(format!(
-            "root {id}, the first one of the conversation state, is no system root; start a new conversation"
-        )));
-    }
+    let system = match roots.next() {
+        Some((id, first)) => match decode_root(&id.to_string(), first).map_err(protocol)? {
+            system @ DecodedRoot::System { .. } => Some(system),
+            DecodedRoot::User { .. } | DecodedRoot::Assistant { .. } | DecodedRoot::Tool(_) => {
+                return Err(protocol(format!(
+                    "root {id}, the first one of the conversation state, is no system root; start a new conversation"
+                )));
+            }
+        },
+        None => None,
+    };
     let decoded = roots
         .map(|(id, bytes)| Ok((*id, decode_root(&id.to_string(), bytes)?)))
         .collect::<Result<Vec<_>, ProjectionError>>()
@@ -372,7 +383,33 @@ async fn base_revision(
     note_taken_over(store, conversation, &history, &state.turns, blobs).await?;
     store.record_state(conversation, digest, &revision).await?;
     tracing::info!(conversation = %conversation, messages = messages.len(), "history taken over from the client");
-    Ok(revision)
+    Ok((revision, system))
+}
+
+/// The note about the conversation's latest prompt in the client's system root, for a server that has lost its own.
+async fn note_of_client(
+    state: &ClientState,
+    system: Option<DecodedRoot>,
+    blobs: &BlobSync,
+) -> Result<Option<PromptNote>, RunFailure> {
+    let system = match (system, state.roots.first()) {
+        (Some(system), _) => system,
+        (None, None) => return Ok(None),
+        (None, Some(id)) => {
+            let data = fetch_one(blobs, *id, "root_prompt_messages_json").await?;
+            decode_root(&id.to_string(), &data).map_err(protocol)?
+        }
+    };
+    match system {
+        DecodedRoot::System {
+            prompt_note: Some(note),
+        } => PromptNote::read(note.as_bytes()).map(Some).map_err(protocol),
+        // Another server's conversation, or one of an earlier cairn.
+        DecodedRoot::System { prompt_note: None }
+        | DecodedRoot::User { .. }
+        | DecodedRoot::Assistant { .. }
+        | DecodedRoot::Tool(_) => Ok(None),
+    }
 }
 
 /// Where a subagent's conversation stands.
@@ -430,7 +467,7 @@ async fn new_messages(
         let id = BlobId::from_wire(&need.id).map_err(protocol)?;
         fetched.insert(need.id, fetch_one(blobs, id, "selected_context").await?);
     }
-    let now = i64::try_from(clock::unix_ms())
+    let now = i64::try_from((context.clock)())
         .ok()
         .and_then(|ms| Timestamp::from_millisecond(ms).ok());
     let runtime = compile_runtime_message(

@@ -6,9 +6,9 @@ use std::ops::Range;
 
 use super::cache;
 use super::profile::CacheMode;
-use crate::model::{ItemDigest, ItemKind};
+use crate::model::{ItemDigest, Part};
 use crate::provider::json::Json;
-use crate::provider::sent;
+use crate::provider::sent::{self, Decided};
 
 /// Who speaks in a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,6 +24,8 @@ pub(super) struct Messages {
     role: Role,
     /// Where the message that is being written began; `None` until its first block.
     open: Option<usize>,
+    /// What of that message follows from the settings.
+    decided: Decided,
     done: Vec<Range<usize>>,
     /// What the body is remembered by so far: what comes before the messages, then those that are done, all unmarked.
     items: Vec<ItemDigest>,
@@ -49,6 +51,7 @@ impl Messages {
             json: head,
             role: Role::User,
             open: None,
+            decided: Decided::Nothing,
             done: Vec::new(),
             items,
             ends: Vec::new(),
@@ -117,12 +120,20 @@ impl Messages {
         )
     }
 
+    /// Says that how the message that is being written is written follows from the settings, if it has pictures among
+    /// these parts.
+    pub(super) fn decided_by(&mut self, parts: &[Part]) {
+        if let decided @ Decided::Everything = Decided::of_parts(parts) {
+            self.decided = decided;
+        }
+    }
+
     /// Ends the message that is being written, if any.
     pub(super) fn close(&mut self) {
+        let decided = std::mem::replace(&mut self.decided, Decided::Nothing);
         if let Some(start) = self.open.take() {
             self.json.raw("]}");
-            self.items
-                .push(sent::item(ItemKind::Message, &self.json.bytes[start..]));
+            self.items.push(sent::message(&self.json.bytes[start..], decided));
             self.done.push(start..self.json.bytes.len());
         }
     }

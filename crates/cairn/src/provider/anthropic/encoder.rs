@@ -111,6 +111,7 @@ impl Unmarked {
             match &**item {
                 HistoryItem::User { parts, .. } => {
                     messages.begin(Role::User);
+                    messages.decided_by(parts);
                     for part in shown(parts, model) {
                         encode_part(messages, part);
                     }
@@ -123,6 +124,7 @@ impl Unmarked {
                     if !in_results {
                         messages.begin(Role::User);
                     }
+                    messages.decided_by(result.content.parts());
                     encode_result(messages, result, model);
                 }
             }

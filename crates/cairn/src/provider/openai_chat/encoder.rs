@@ -13,7 +13,7 @@ use super::profile::{ChatProfile, EffortParameter, ThinkingParameter};
 use super::reasoning;
 use super::results::{PICTURES, Results};
 use crate::model::{
-    Assistant, HistoryItem, ItemDigest, ItemKind, ModelRequest, ModelSpec, ProviderFailure, ProviderFault,
+    Assistant, HistoryItem, ItemDigest, ModelRequest, ModelSpec, ProviderFailure, ProviderFault,
     ReasoningEffort, ToolCall, ToolDefinition,
 };
 use crate::provider::bodies::Growing;
@@ -22,6 +22,7 @@ use crate::provider::list::{List, Whole};
 use crate::provider::names;
 use crate::provider::openai;
 use crate::provider::parts::{Shown, only_text, shown};
+use crate::provider::sent::Decided;
 
 /// An encoded request.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -56,7 +57,7 @@ pub fn encode(request: &ModelRequest, profile: &ChatProfile) -> Result<ChatReque
     encode_head(&mut json, &mut items, request, profile)?;
     let mut messages = List::begin(json, items, "messages");
     if !request.prompt.instructions.is_empty() {
-        messages.entry(ItemKind::Instructions, |json| {
+        messages.instructions(|json| {
             json.raw(r#"{"role":"system","content":"#);
             json.string(&request.prompt.instructions);
             json.raw("}");
@@ -108,19 +109,23 @@ fn encode_messages(
     let mut results = Results::default();
     for item in history {
         match item.as_ref() {
-            HistoryItem::User { parts, .. } => encode_user(&mut messages, &shown(parts, model)),
+            HistoryItem::User { parts, .. } => {
+                encode_user(&mut messages, &shown(parts, model), Decided::of_parts(parts))?;
+            }
             HistoryItem::Assistant { said, calls, .. } => {
                 results.expect(calls.len());
-                messages.entry(ItemKind::Message, |json| {
-                    encode_assistant(json, said, calls, profile)
-                })?;
+                messages.message(|json| encode_assistant(json, said, calls, profile))?;
             }
             HistoryItem::ToolResult(result) => {
-                let pictures = messages.entry(ItemKind::Message, |json| results.write(json, result, model));
+                let mut pictures = Vec::new();
+                messages.message(|json| {
+                    pictures = results.write(json, result, model);
+                    Ok(Decided::of_parts(result.content.parts()))
+                })?;
                 if !pictures.is_empty() {
                     let pictures = pictures.into_iter().map(Shown::Image);
                     let parts: Vec<_> = std::iter::once(Shown::Text(PICTURES)).chain(pictures).collect();
-                    encode_user(&mut messages, &parts);
+                    encode_user(&mut messages, &parts, Decided::Everything)?;
                 }
             }
         }
@@ -140,18 +145,19 @@ fn encode_messages(
 }
 
 /// A user message; none if it says nothing. Text alone goes out as a string, which every dialect takes.
-fn encode_user(messages: &mut List, parts: &[Shown<'_>]) {
+fn encode_user(messages: &mut List, parts: &[Shown<'_>], decided: Decided) -> Result<(), ProviderFailure> {
     if parts.is_empty() {
-        return;
+        return Ok(());
     }
-    messages.entry(ItemKind::Message, |json| {
+    messages.message(|json| {
         json.raw("{\"role\":\"user\",\"content\":");
         match only_text(parts) {
             Some(text) => json.string(&text),
             None => encode_parts(json, parts),
         }
         json.raw("}");
-    });
+        Ok(decided)
+    })
 }
 
 fn encode_head(
@@ -273,7 +279,8 @@ fn encode_assistant(
     said: &Assistant,
     calls: &[ToolCall],
     profile: &ChatProfile,
-) -> Result<(), ProviderFailure> {
+) -> Result<Decided, ProviderFailure> {
+    let start = json.bytes.len();
     json.raw("{\"role\":\"assistant\",\"content\":");
     if said.text.is_empty() && !calls.is_empty() {
         json.raw("null");
@@ -285,12 +292,14 @@ fn encode_assistant(
         .as_ref()
         .filter(|replay| replay.issuer == *profile.issuer())
         .map(|replay| replay.payload.as_ref());
+    let members = json.bytes.len() - start;
     reasoning::write_members(json, own, profile.replay).map_err(|fault| {
         profile.endpoint.failure(
             ProviderFault::InvalidRequest,
             &format!("the conversation holds a damaged replay state of this model: {fault}"),
         )
     })?;
+    let members = members..json.bytes.len() - start;
     if !calls.is_empty() {
         json.raw(",\"tool_calls\":[");
         for (index, call) in calls.iter().enumerate() {
@@ -308,5 +317,5 @@ fn encode_assistant(
         json.raw("]");
     }
     json.raw("}");
-    Ok(())
+    Ok(Decided::Members(members))
 }

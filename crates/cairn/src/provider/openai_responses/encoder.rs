@@ -4,6 +4,7 @@
 //! that the body of a longer history repeats the shorter one's bytes up to the end of its items. Nothing is stored at the
 //! endpoint: each request is whole. Must never know: who sends the bytes.
 
+use std::convert::Infallible;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -20,6 +21,7 @@ use crate::provider::json::Json;
 use crate::provider::list::{List, Whole};
 use crate::provider::names;
 use crate::provider::parts::{Shown, only_text, shown};
+use crate::provider::sent::Decided;
 use crate::provider::{openai, sent};
 
 /// What an output says where a tool gave nothing; endpoints refuse empty ones.
@@ -267,7 +269,7 @@ impl Input {
     ) -> Result<(), ProviderFailure> {
         match item {
             HistoryItem::User { parts, .. } => {
-                self.user(&shown(parts, model));
+                self.user(&shown(parts, model), Decided::of_parts(parts));
                 Ok(())
             }
             HistoryItem::Assistant { said, calls, .. } => {
@@ -280,12 +282,13 @@ impl Input {
         }
     }
 
-    fn item(&mut self, write: impl FnOnce(&mut Json)) {
-        self.list.entry(ItemKind::Message, write);
+    /// An item, of which `write` says what the settings decide, by places in the item.
+    fn item(&mut self, write: impl FnOnce(&mut Json) -> Decided) {
+        let Ok(()) = self.list.message(|json| Ok::<_, Infallible>(write(json)));
     }
 
     /// A user message; none if it says nothing.
-    fn user(&mut self, parts: &[Shown<'_>]) {
+    fn user(&mut self, parts: &[Shown<'_>], decided: Decided) {
         if parts.is_empty() {
             return;
         }
@@ -293,6 +296,7 @@ impl Input {
             json.raw("{\"type\":\"message\",\"role\":\"user\",\"content\":");
             encode_parts(json, parts);
             json.raw("}");
+            decided
         });
     }
 
@@ -308,6 +312,7 @@ impl Input {
                 None => encode_parts(json, &parts),
             }
             json.raw("}");
+            Decided::of_parts(result.content.parts())
         });
     }
 
@@ -393,13 +398,13 @@ impl Input {
             json.raw(summary);
             member(json, "encrypted_content", Some(encrypted_content));
             json.raw("}");
+            Decided::Everything
         });
     }
 
     fn message(&mut self, id: Option<&str>, phase: Option<&str>, pieces: &[(PieceKind, &str)]) {
         self.item(|json| {
-            json.raw("{\"type\":\"message\"");
-            member(json, "id", id);
+            let id = written_id(json, "{\"type\":\"message\"", id);
             json.raw(",\"role\":\"assistant\"");
             member(json, "phase", phase);
             json.raw(",\"content\":[");
@@ -416,13 +421,13 @@ impl Input {
                 json.raw("}");
             }
             json.raw("]}");
+            id
         });
     }
 
     fn call(&mut self, id: Option<&str>, call: &ToolCall) {
         self.item(|json| {
-            json.raw("{\"type\":\"function_call\"");
-            member(json, "id", id);
+            let id = written_id(json, "{\"type\":\"function_call\"", id);
             member(json, "call_id", Some(&names::call_id(call.id.as_str())));
             member(
                 json,
@@ -431,6 +436,7 @@ impl Input {
             );
             member(json, "arguments", Some(&call.arguments));
             json.raw("}");
+            id
         });
     }
 }
@@ -462,6 +468,15 @@ fn member(json: &mut Json, key: &str, value: Option<&str>) {
         json.raw(&format!(",\"{key}\":"));
         json.string(value);
     }
+}
+
+/// Begins an item and writes the endpoint's own id of it, if it goes back: that is for a setting to decide.
+fn written_id(json: &mut Json, begin: &str, id: Option<&str>) -> Decided {
+    json.raw(begin);
+    let start = json.bytes.len();
+    member(json, "id", id);
+    let written = json.bytes.len() - start;
+    Decided::Members(begin.len()..begin.len() + written)
 }
 
 fn sent_id<'a>(id: &'a Option<String>, profile: &ResponsesProfile) -> Option<&'a str> {
