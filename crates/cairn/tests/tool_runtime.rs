@@ -12,6 +12,9 @@
 #[allow(dead_code, reason = "shared with other suites")]
 #[path = "tool_runtime/mcp.rs"]
 mod mcp;
+#[allow(dead_code, reason = "shared with other suites")]
+#[path = "tool_runtime/poor_words.rs"]
+mod poor_words;
 #[path = "support/tool_calls.rs"]
 mod tool_calls;
 

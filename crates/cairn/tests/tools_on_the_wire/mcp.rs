@@ -368,7 +368,7 @@ async fn fetch_mcp_resource_that_is_not_there_names_those_that_are() {
     let (report, text) = round(&mut bench, "FetchMcpResource", resource_arguments()).await;
     assert_eq!(
         text,
-        "word://sea could not be read: no such word\nThe server has:\n- word://shore"
+        "word://sea of the MCP server notes could not be read: no such word\nThe server has:\n- word://shore"
     );
     let list = Exec::ListMcpResourcesExecArgs(pb::ListMcpResourcesExecArgs {
         server: Some("notes".to_owned()),
