@@ -13,6 +13,7 @@
 mod asked;
 mod mcp;
 mod progress;
+mod protocol_log;
 mod refused;
 
 #[path = "../support"]
