@@ -1,5 +1,5 @@
 // A small MCP server over stdio, as a person might have configured one: a tool that answers, one that fails, and resources.
-// With --turned it says the same in another order: its tools, and the keys of their schemas.
+// With --turned it says the same in another order: its tools, and the keys of their schemas. With --dies it ends at its first call.
 import readline from "node:readline";
 
 const TOOLS = [
@@ -50,6 +50,7 @@ function answer(method, params) {
 readline.createInterface({ input: process.stdin }).on("line", (line) => {
   const { id, method, params } = JSON.parse(line);
   if (id === undefined) return;
+  if (method === "tools/call" && process.argv.includes("--dies")) process.exit(1);
   const result = answer(method, params);
   const reply = result === undefined ? { error: { code: -32601, message: `no method ${method}` } } : { result };
   process.stdout.write(`${JSON.stringify({ jsonrpc: "2.0", id, ...reply })}\n`);

@@ -45,6 +45,9 @@ export class WebHost {
     if (url === "/page") {
       response.writeHead(200, { "content-type": "text/html; charset=utf-8" });
       response.end("<html><head><title>t</title></head><body><script>no()</script><h1>Φάρος</h1><p>A <b>light</b>.</p></body></html>");
+    } else if (url === "/circle") {
+      response.writeHead(302, { location: "/circle" });
+      response.end();
     } else if (url.startsWith("/search?")) {
       response.writeHead(200, JSON_TYPE);
       response.end(JSON.stringify({ results: [{ title: "Lighthouse", url: "https://example.org/l", content: "It shines." }] }));

@@ -311,6 +311,38 @@ fn a_second_end_of_a_command_breaks_the_protocol() {
     assert_eq!(tools.exec_message(exit(1, 0), 5), second(None));
 }
 
+/// Of a flood the client passes on about the first megabyte, ends as if that were all, and names the file that has it.
+/// [sdk]
+#[test]
+fn output_that_the_client_did_not_pass_on_is_said_to_be_missing() {
+    let ask = |size_bytes: i64| {
+        let mut tools = runtime();
+        tools
+            .execute(&call("s", "Shell", r#"{"command":"make"}"#), 0)
+            .unwrap();
+        tools.exec_message(stdout(1, "é\n"), 1).unwrap();
+        let event = shell_stream::Event::Exit(pb::ShellStreamExit {
+            local_execution_time_ms: Some(4),
+            output_location: Some(pb::OutputLocation {
+                file_path: "/o.txt".into(),
+                size_bytes,
+                line_count: 700,
+            }),
+            ..Default::default()
+        });
+        ended(&mut tools, event).content.text().into_owned()
+    };
+    assert_eq!(
+        ask(3),
+        "Exit code: 0\nDuration: 4 ms\nOutput:\né\n[The whole output is in /o.txt (3 bytes, 700 lines).]\n"
+    );
+    assert_eq!(
+        ask(4),
+        "Exit code: 0\nDuration: 4 ms\nOutput:\né\n[The client passed on 3 bytes: the end of the output is missing \
+         above. All of it is in /o.txt (4 bytes, 700 lines): for its end read that file from line 600 on.]\n"
+    );
+}
+
 const HEAD: &str = "---\npid: 7\ncwd: \"/w\"\ncommand: \"serve\"\nstarted_at: 1970-01-01T00:00:01Z\nrunning_for_ms: 17       \n---\n";
 
 fn foot(code: &str) -> String {
@@ -553,5 +585,41 @@ fn a_file_that_is_no_longer_the_one_it_was_is_an_error() {
     assert_eq!(
         &*done.content.text(),
         "/t/42.txt could not be read on: it is cut, or no longer the same file."
+    );
+}
+
+/// The client's file holds no more than the first megabyte of the output, and does not say so. [sdk]
+#[test]
+fn a_file_that_may_be_full_is_not_called_the_whole_output() {
+    let ask = |bytes: usize| {
+        let mut tools = runtime();
+        let arguments = r#"{"shell_id":42,"pattern":"ready"}"#;
+        let exec_id = look(&await_shell(&mut tools, arguments), None);
+        let output = "0123456\n".repeat(bytes / 8);
+        let text = format!("{HEAD}{output}{}", foot("0"));
+        let done = result(&tools.exec_message(read_text(exec_id, &text), 2_001).unwrap());
+        let text = done.content.text().into_owned();
+        let before = text.split("0123456").next().unwrap().to_owned();
+        (before, text.lines().last().unwrap().to_owned())
+    };
+    let ended = "The command of shell 42 has ended.\nExit code: 0\nDuration: 2030 ms\n";
+    // One piece of 64 KiB more still fits.
+    let (before, after) = ask(1024 * 1024 - 64 * 1024);
+    assert_eq!(
+        before,
+        format!("{ended}No line of its output fits the pattern.\nThe end of its output:\n")
+    );
+    assert_eq!(after, "[The whole output is in /t/42.txt.]");
+    let (before, after) = ask(1024 * 1024 - 64 * 1024 + 8);
+    assert_eq!(
+        before,
+        format!(
+            "{ended}No line of the output that was kept fits the pattern.\nThe end of the output that was kept:\n"
+        )
+    );
+    assert_eq!(
+        after,
+        "[The client keeps about the first megabyte of a command's output, in /t/42.txt: what came later may be \
+         missing. Where the end matters, have the command write to a file of its own, or print less.]"
     );
 }

@@ -9,9 +9,12 @@
     reason = "a test may fail"
 )]
 
-#[allow(dead_code, reason = "shared with other suites")]
 #[path = "tool_runtime/mcp.rs"]
 mod mcp;
+#[path = "tool_runtime/poor_words.rs"]
+mod poor_words;
+#[path = "tool_runtime/schemas.rs"]
+mod schemas;
 #[path = "support/tool_calls.rs"]
 mod tool_calls;
 
@@ -364,6 +367,7 @@ fn a_call_of_a_tool_whose_server_is_gone_is_answered_at_once_and_names_the_serve
 
 #[test]
 fn arguments_that_miss_the_schema_are_an_error_that_names_field_and_mend() {
+    let many_paths = serde_json::json!({"paths": vec!["a"; 51]}).to_string();
     for (name, arguments, text) in [
         (
             "Read",
@@ -395,6 +399,12 @@ fn arguments_that_miss_the_schema_are_an_error_that_names_field_and_mend() {
             "TodoWrite was not executed, its arguments do not fit: todos[0]: `status` must be one of pending, \
              in_progress, completed, cancelled; todos[1] must be an object, not a number; todos[2]: `x` is unknown; \
              `todos` repeats the id `1`; `merge` is missing (true or false). The arguments are: todos, merge.",
+        ),
+        (
+            "ReadLints",
+            &*many_paths,
+            "ReadLints was not executed, its arguments do not fit: `paths` has 51 entries, at most 50 are taken. The \
+             arguments are: paths.",
         ),
         (
             "Glob",

@@ -58,7 +58,12 @@ pub async fn serve(io: SessionIo, context: Arc<CursorContext>) {
         output,
         shutdown,
     } = io;
-    let span = tracing::info_span!("request", request = %request_id, conversation = tracing::field::Empty);
+    let span = tracing::info_span!(
+        "request",
+        request = %request_id,
+        run = tracing::field::Empty,
+        conversation = tracing::field::Empty,
+    );
     let end = conduct(&request_id, inbound, &output, shutdown, &context)
         .instrument(span.clone())
         .await;
@@ -110,6 +115,7 @@ async fn conduct(
     if asked.overtaken().is_cancelled() {
         return Err(canceled());
     }
+    tracing::Span::current().record("run", tracing::field::display(&run.id));
     // From here on no end is missed: what has ended already is looked for when the session begins.
     let delegations = Delegations::new(
         context.services.store.clone(),

@@ -465,7 +465,14 @@ impl Session {
                 }
             }
             Err(error) => {
-                tracing::warn!(%error, "a tool call's protocol was broken");
+                // The run and the conversation stand in the request's span.
+                tracing::warn!(
+                    call = error.call().map(tracing::field::display),
+                    exec_id = error.exec_id(),
+                    query_id = error.query_id(),
+                    %error,
+                    "a tool call's protocol was broken"
+                );
                 self.refuse(RunFailure::Protocol(error.to_string()));
             }
         }

@@ -14,10 +14,10 @@ use cairn::cursor::proto::agent::agent_server_message::Message as ServerMessage;
 use cairn::cursor::proto::agent::interaction_update::Message as Update;
 use cairn::cursor::proto::agent::{
     AgentRunRequest, CancelAction, ClientHeartbeat, ConversationAction, ConversationStateStructure, Error,
-    ExecServerMessage, GetBlobArgs, GetBlobResult, KvClientMessage, KvServerMessage, McpTools,
-    RequestedModel, ResumeAction, SetBlobArgs, SetBlobResult, ShellStream, ShellStreamExit, SummarizeAction,
-    ToolCall, TurnEndedUpdate, UserMessage, UserMessageAction, conversation_action, exec_client_message,
-    kv_client_message, kv_server_message, shell_stream,
+    ExecServerMessage, GetBlobArgs, GetBlobResult, InteractionQuery, InteractionResponse, KvClientMessage,
+    KvServerMessage, McpTools, RequestedModel, ResumeAction, SetBlobArgs, SetBlobResult, ShellStream,
+    ShellStreamExit, SummarizeAction, ToolCall, TurnEndedUpdate, UserMessage, UserMessageAction,
+    conversation_action, exec_client_message, kv_client_message, kv_server_message, shell_stream,
 };
 use cairn::demo::blobs::BlobStore;
 use cairn::demo::executor::Executor;
@@ -33,6 +33,9 @@ mod queries;
 mod uploads;
 
 pub use uploads::{AppendFault, Shuffle, Upload};
+
+/// What answers for the person.
+pub type QueryHook = Box<dyn FnMut(&InteractionQuery) -> Option<InteractionResponse> + Send>;
 
 /// What kills the server.
 pub type Kill = Box<dyn FnMut() + Send>;
@@ -76,6 +79,8 @@ pub struct Hooks {
     /// Changes the run request before it is sent.
     pub request: Box<dyn FnMut(&mut AgentRunRequest) + Send>,
     pub exec: Box<dyn FnMut(&ExecServerMessage) -> ExecAnswer + Send>,
+    /// What the person answers. Without an answer of the test's it is that of the official client in a local run.
+    pub query: QueryHook,
     pub set: Box<dyn FnMut(&SetBlobArgs) -> SetAnswer + Send>,
     pub get: Box<dyn FnMut(&GetBlobArgs) -> GetAnswer + Send>,
     pub append: Box<dyn FnMut(i64) -> AppendFault + Send>,
@@ -95,6 +100,7 @@ impl Default for Hooks {
         Self {
             request: Box::new(|_| {}),
             exec: Box::new(|_| ExecAnswer::Run),
+            query: Box::new(|_| None),
             set: Box::new(|_| SetAnswer::Acknowledge),
             get: Box::new(|_| GetAnswer::Stored),
             append: Box::new(|_| AppendFault::None),
@@ -598,7 +604,7 @@ impl Turn<'_> {
             Some(ServerMessage::ExecServerMessage(exec)) => self.exec(exec).await,
             Some(ServerMessage::KvServerMessage(message)) => self.kv(message).await,
             Some(ServerMessage::InteractionQuery(query)) => {
-                let response = queries::answer(query);
+                let response = (self.cursor.hooks.query)(&query).unwrap_or_else(|| queries::answer(query));
                 self.append(ClientMessage::InteractionResponse(response)).await;
             }
             Some(

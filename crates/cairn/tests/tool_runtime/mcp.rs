@@ -315,7 +315,7 @@ fn a_resource_that_cannot_be_read_comes_with_what_there_is_instead() {
     assert!(failed.is_error);
     assert_eq!(
         &*failed.content.text(),
-        "note://a could not be read: MCP error -32002\nThe server has:\n- note://b: B: the b note\n- note://c"
+        "note://a of the MCP server notes could not be read: MCP error -32002\nThe server has:\n- note://b: B: the b note\n- note://c"
     );
     let card = tools.committed(&super::id("a")).unwrap().shown.unwrap().1;
     let Some(Tool::ReadMcpResourceToolCall(card)) = card.tool else {
@@ -343,6 +343,6 @@ fn a_list_that_fails_hides_nothing_of_the_failure_before_it() {
     let effects = tools.exec_message(client(list_id, list), 2).unwrap();
     assert_eq!(
         &*result(&effects).content.text(),
-        "notes has no resource note://a."
+        "The MCP server notes has no resource note://a."
     );
 }

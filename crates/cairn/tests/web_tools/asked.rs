@@ -440,6 +440,31 @@ fn a_status_that_is_no_success_is_an_error_with_the_pages_words() {
         result,
         finished("http://h/p answered with status 404:\n\nno such page", true)
     );
+    let (result, _) = fetch(500, "text/plain", "");
+    let text = "http://h/p answered with status 500 and without a page.";
+    assert_eq!(result, finished(text, true));
+}
+
+/// The client says "fetch failed" of an unknown host, a refused connection and redirects in a circle alike. [sdk]
+#[test]
+fn a_fetch_that_fails_says_what_it_may_be() {
+    use pb::web_fetch_request_response::{Approved, Result};
+    let mut tools = runtime();
+    let (id, _) = asked(&begin(&mut tools, "WebFetch", r#"{"url":"http://h/p"}"#));
+    let approved = response::Result::WebFetchRequestResponse(pb::WebFetchRequestResponse {
+        result: Some(Result::Approved(Approved {})),
+    });
+    let (exec_id, _) = one_exec(&respond(&mut tools, id, approved).unwrap());
+    let error = fetch_result::Result::Error(pb::FetchError {
+        url: "http://h/p".into(),
+        error: "fetch failed".into(),
+    });
+    let answer = answer::Message::FetchResult(pb::FetchResult { result: Some(error) });
+    let effects = tools.exec_message(exec_answer(exec_id, answer), 3_000).unwrap();
+    let text = "http://h/p could not be fetched: fetch failed\nThe host may be unknown or not reachable from this \
+                machine, its certificate may not hold, the answer may have been cut off, or its redirects may go round \
+                in a circle. Check the address; the same fetch fails again.";
+    assert_eq!(result(&effects), finished(text, true));
 }
 
 #[test]

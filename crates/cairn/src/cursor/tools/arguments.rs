@@ -305,8 +305,8 @@ impl Reader {
         Some(word)
     }
 
-    /// An array of strings that must be there and hold at least one, each of which says something.
-    pub(super) fn filled_texts(&mut self, name: &str) -> Vec<String> {
+    /// An array of strings that must be there and hold at least one and at most this many, each of which says something.
+    pub(super) fn filled_texts(&mut self, name: &str, most: usize) -> Vec<String> {
         let items = match self.take(name) {
             Some(Value::Array(items)) => items,
             Some(other) => return self.mistyped(name, "an array of strings", &other),
@@ -314,6 +314,12 @@ impl Reader {
         };
         if items.is_empty() {
             self.problem(format!("`{name}` is empty"));
+        }
+        if items.len() > most {
+            self.problem(format!(
+                "`{name}` has {} entries, at most {most} are taken",
+                items.len()
+            ));
         }
         let mut out = Vec::with_capacity(items.len());
         for (index, item) in items.into_iter().enumerate() {

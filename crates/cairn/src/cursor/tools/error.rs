@@ -86,6 +86,58 @@ pub enum ToolProtocolError {
     },
 }
 
+impl ToolProtocolError {
+    /// The exec that the client or the session spoke of, if it was one.
+    pub fn exec_id(&self) -> Option<u32> {
+        match self {
+            Self::MissingExecId => Some(0),
+            Self::UnknownExec { exec_id }
+            | Self::FinishedExec { exec_id, .. }
+            | Self::WrongAnswer { exec_id, .. }
+            | Self::EmptyAnswer { exec_id, .. } => Some(*exec_id),
+            Self::UnknownQuery { .. }
+            | Self::AnsweredQuery { .. }
+            | Self::WrongResponse { .. }
+            | Self::EmptyControl
+            | Self::MissingCallId
+            | Self::MisplacedCall { .. } => None,
+        }
+    }
+
+    /// The question to the person, if it was one.
+    pub fn query_id(&self) -> Option<u32> {
+        match self {
+            Self::UnknownQuery { query_id }
+            | Self::AnsweredQuery { query_id, .. }
+            | Self::WrongResponse { query_id, .. } => Some(*query_id),
+            Self::MissingExecId
+            | Self::UnknownExec { .. }
+            | Self::FinishedExec { .. }
+            | Self::WrongAnswer { .. }
+            | Self::EmptyAnswer { .. }
+            | Self::EmptyControl
+            | Self::MissingCallId
+            | Self::MisplacedCall { .. } => None,
+        }
+    }
+
+    /// The call, where it is known.
+    pub fn call(&self) -> Option<&CallId> {
+        match self {
+            Self::FinishedExec { call, .. } | Self::AnsweredQuery { call, .. } => call.as_ref(),
+            Self::WrongAnswer { call, .. }
+            | Self::EmptyAnswer { call, .. }
+            | Self::WrongResponse { call, .. }
+            | Self::MisplacedCall { call, .. } => Some(call),
+            Self::MissingExecId
+            | Self::UnknownExec { .. }
+            | Self::UnknownQuery { .. }
+            | Self::EmptyControl
+            | Self::MissingCallId => None,
+        }
+    }
+}
+
 fn named(call: &Option<CallId>) -> String {
     call.as_ref()
         .map(|call| format!(" (call {call})"))

@@ -75,6 +75,9 @@ pub fn argument_names(tool: &str) -> Option<&'static [&'static str]> {
     entry(tool).map(|tool| tool.arguments)
 }
 
+/// How many paths one ReadLints may name; its schema says the same.
+const MOST_LINT_PATHS: usize = 50;
+
 static TOOLS: &[ToolEntry] = &[
     ToolEntry {
         name: "Shell",
@@ -218,7 +221,7 @@ static TOOLS: &[ToolEntry] = &[
         placeholder: |_| Tool::ReadLintsToolCall(ReadLintsToolCall::default()),
         read: |reader| {
             Arguments::ReadLints(ReadLintsArguments {
-                paths: reader.filled_texts("paths"),
+                paths: reader.filled_texts("paths", MOST_LINT_PATHS),
             })
         },
     },

@@ -16,7 +16,7 @@ use super::execs::{Exec, Execs, adds_nothing, background_output};
 use super::mcp::McpTable;
 use super::offer::{McpTool, Offer, Refusal};
 use super::progress;
-use super::result::{DerivedFact, Outcome, derived_facts, local};
+use super::result::{DerivedFact, Outcome, derived_facts, local, thrown};
 use super::stream::ArgumentStream;
 use super::task::SubagentScope;
 use crate::cursor::proto::agent::{
@@ -315,8 +315,7 @@ impl ToolRuntime {
             Control::Throw(throw) => match self.execs.current(throw.id)? {
                 Exec::Live(call) => {
                     let call = call.clone();
-                    let text = format!("The client could not execute the tool: {}", throw.error);
-                    self.fail_exec(throw.id, &call, &text, now_ms)
+                    self.fail_exec(throw.id, &call, &throw.error, now_ms)
                 }
                 Exec::Background { call, .. } => {
                     let call = call.clone();
@@ -373,18 +372,18 @@ impl ToolRuntime {
         Ok(effects)
     }
 
-    /// Ends a live exec as a tool error that the model sees.
+    /// Ends a live exec, of which the client said no more than these words, as a tool error that the model sees.
     fn fail_exec(
         &mut self,
         exec_id: u32,
         call: &CallId,
-        text: &str,
+        words: &str,
         now_ms: u64,
     ) -> Result<Vec<Effect>, ToolProtocolError> {
         let Some((_, running)) = self.take_running(call) else {
             return Err(ToolProtocolError::UnknownExec { exec_id });
         };
-        let outcome = local::failure(running.card.clone(), text);
+        let outcome = thrown::outcome(running.card.clone(), words);
         let mut effects = Vec::new();
         self.execs.set(exec_id, Exec::Finished(call.clone()));
         self.finish(call, running, outcome, now_ms, &mut effects);

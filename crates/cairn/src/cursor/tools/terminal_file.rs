@@ -2,7 +2,8 @@
 //!
 //! Its form [sdk]: a head between two lines of three dashes (`cwd`, `command`, `started_at` and others, one a line),
 //! then the output as it comes; when the command has ended, a foot of the same kind (`exit_code`, `elapsed_ms`,
-//! `ended_at`) on lines of its own. Owns reading that form from pieces of the file, and where to read on.
+//! `ended_at`) on lines of its own. The client stops writing before the piece of output that would go beyond 1 MiB, and
+//! says nothing of it. Owns reading that form from pieces of the file, and where to read on.
 //! Must never know: who reads, cards, execs.
 
 use jiff::Timestamp;
@@ -14,6 +15,10 @@ const FENCE: &str = "---";
 const FOOT_LINES: usize = 7;
 /// How much of the end of the output is kept, in characters.
 const TAIL_LIMIT: usize = 20_000;
+/// The output that the client keeps at most, in bytes. [sdk]
+const KEPT_LIMIT: usize = 1024 * 1024;
+/// The longest piece in which output comes, in bytes. [sdk]
+const LONGEST_PIECE: usize = 64 * 1024;
 
 /// What is known of the file so far.
 #[derive(Debug, Default)]
@@ -100,6 +105,11 @@ impl TerminalFile {
     /// The size of the whole output in bytes, as read.
     pub(super) fn output_bytes(&self) -> usize {
         self.taken_bytes + self.open.join("\n").len()
+    }
+
+    /// Whether the next piece of output may have been too much for the file: then it holds none of what came since.
+    pub(super) fn may_lack_output(&self) -> bool {
+        self.output_bytes() + LONGEST_PIECE > KEPT_LIMIT
     }
 
     /// The end of the output, and whether something stands before it.

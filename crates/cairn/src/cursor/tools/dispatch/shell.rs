@@ -46,13 +46,11 @@ pub(super) fn advance(mut run: ShellRun, event: Option<Event>, scope: &Scope, el
         Some(_) if run.ended.is_some() => return Progress::Surplus(Awaiting::Shell(Box::new(run))),
         Some(Event::Start(_)) => {}
         Some(Event::Stdout(out)) => {
-            run.output.stdout.push(&out.data);
-            run.output.interleaved.push(&out.data);
+            run.output.push_stdout(&out.data);
             delta = Some(stdout_delta(out.data));
         }
         Some(Event::Stderr(out)) => {
-            run.output.stderr.push(&out.data);
-            run.output.interleaved.push(&out.data);
+            run.output.push_stderr(&out.data);
             delta = Some(stderr_delta(out.data));
         }
         Some(Event::Backgrounded(event)) => {

@@ -201,7 +201,14 @@ pub(in super::super) fn fetched(args: WebFetchArgs, result: fetch_result::Result
     let success = match result {
         fetch_result::Result::Success(success) => success,
         fetch_result::Result::Error(error) => {
-            let text = format!("{} could not be fetched{}", args.url, because(&error.error));
+            // The client's words name the step that failed and not the cause. [sdk]
+            let text = format!(
+                "{} could not be fetched{}\nThe host may be unknown or not reachable from this machine, its certificate \
+                 may not hold, the answer may have been cut off, or its redirects may go round in a circle. Check the \
+                 address; the same fetch fails again.",
+                args.url,
+                because(&error.error)
+            );
             return fetch_failed(args, &text);
         }
     };
@@ -216,11 +223,17 @@ pub(in super::super) fn fetched(args: WebFetchArgs, result: fetch_result::Result
     if !(200..300).contains(&status) {
         let mut body = BoundedText::default();
         body.push(&markdown);
-        let text = ModelText::framed(
-            &format!("{} answered with status {status}:\n\n", success.url),
-            &body,
-            "",
-        );
+        let text = match body.is_empty() {
+            true => ModelText::new(&format!(
+                "{} answered with status {status} and without a page.",
+                success.url
+            )),
+            false => ModelText::framed(
+                &format!("{} answered with status {status}:\n\n", success.url),
+                &body,
+                "",
+            ),
+        };
         let error = format!("the address answered with status {status}");
         let result = web_fetch_result::Result::Error(WebFetchError {
             url: args.url.clone(),

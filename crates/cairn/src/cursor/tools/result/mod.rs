@@ -7,6 +7,7 @@ pub(super) mod exec;
 mod fact;
 pub(super) mod local;
 mod page;
+pub(super) mod thrown;
 
 pub use fact::{DerivedFact, derived_facts};
 

@@ -24,6 +24,7 @@ pub(in super::super::super) struct Seen<'a> {
 pub(in super::super::super) fn outcome(asked: &AwaitShellArguments, seen: &Seen<'_>) -> Outcome {
     let id = asked.shell_id;
     let matched = seen.file.matched();
+    let lacking = seen.file.may_lack_output();
     let mut text = match (seen.file.ended(), matched) {
         (Some(ended), _) => {
             let code = match ended.exit_code {
@@ -43,6 +44,9 @@ pub(in super::super::super) fn outcome(asked: &AwaitShellArguments, seen: &Seen<
     };
     match (&asked.pattern, matched) {
         (Some(_), Some(line)) => text.push_str(&format!("The pattern fits this line: {line}\n")),
+        (Some(_), None) if lacking => {
+            text.push_str("No line of the output that was kept fits the pattern.\n")
+        }
         (Some(_), None) => text.push_str("No line of its output fits the pattern.\n"),
         (None, _) => {}
     }
@@ -51,10 +55,21 @@ pub(in super::super::super) fn outcome(asked: &AwaitShellArguments, seen: &Seen<
         text.push_str("No output.\n");
     } else {
         let gap = if output.ends_with('\n') { "" } else { "\n" };
-        let heading = if cut { "The end of its output:" } else { "Output:" };
+        let heading = match (lacking, cut) {
+            (true, _) => "The end of the output that was kept:",
+            (false, true) => "The end of its output:",
+            (false, false) => "Output:",
+        };
         text.push_str(&format!("{heading}\n{output}{gap}"));
     }
-    text.push_str(&format!("[The whole output is in {}.]\n", seen.path));
+    text.push_str(&match lacking {
+        true => format!(
+            "[The client keeps about the first megabyte of a command's output, in {}: what came later may be missing. \
+             Where the end matters, have the command write to a file of its own, or print less.]\n",
+            seen.path
+        ),
+        false => format!("[The whole output is in {}.]\n", seen.path),
+    });
     Outcome::success(card(asked, seen), ModelText::new(&text))
 }
 

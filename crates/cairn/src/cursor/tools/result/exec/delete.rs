@@ -12,7 +12,10 @@ pub(in super::super::super) fn outcome(args: DeleteArgs, result: delete_result::
         Result::Success(_) => (format!("Deleted {path}."), false),
         Result::FileNotFound(_) => (format!("{path} does not exist."), true),
         Result::NotFile(found) => (
-            format!("{path} is not a file{}", because(&found.actual_type)),
+            format!(
+                "{path} was not deleted, it is not a file{}\nDelete takes one file; a command removes folders.",
+                because(&found.actual_type)
+            ),
             true,
         ),
         Result::PermissionDenied(denied) => (

@@ -25,12 +25,16 @@ pub(in super::super::super) fn outcome(
             Ok(Outcome::error(card(args, Answer::Rejected(rejected)), text))
         }
         Answer::Error(error) => Err(Box::new(Missing {
-            text: format!("{uri} could not be read{}", because(&error.error)),
+            text: format!(
+                "{uri} of the MCP server {} could not be read{}",
+                args.server,
+                because(&error.error)
+            ),
             args,
             result: Answer::Error(error),
         })),
         Answer::NotFound(missing) => Err(Box::new(Missing {
-            text: format!("{} has no resource {uri}.", args.server),
+            text: format!("The MCP server {} has no resource {uri}.", args.server),
             args,
             result: Answer::NotFound(missing),
         })),

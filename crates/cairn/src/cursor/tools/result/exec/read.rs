@@ -14,17 +14,34 @@ use crate::cursor::proto::agent::{
 };
 use crate::model::Image;
 
+/// The kinds of pictures that a model can be shown.
+const PICTURE_KINDS: &str = "PNG, JPEG, GIF, WebP";
+
 /// What the file holds, or why it was not read.
 pub(in super::super::super) fn outcome(read: &ReadArguments, result: read_result::Result) -> Outcome {
     use read_result::Result;
     let path = &read.path;
     let error = match result {
         Result::Success(success) => return shown(read, success),
-        Result::Error(error) => format!("{path} could not be read{}", because(&error.error)),
+        Result::Error(error) => {
+            let mend = match is_named_as_picture(path) {
+                // The client then speaks of its decoder only. [sdk]
+                true => {
+                    "\nA picture's file has to be whole and of the kind that its name says: this one may be damaged or \
+                     cut off."
+                }
+                false => "",
+            };
+            format!("{path} could not be read{}{mend}", because(&error.error))
+        }
         Result::Rejected(rejected) => format!("Reading {path} was refused{}", because(&rejected.reason)),
         Result::FileNotFound(_) => format!("{path} does not exist."),
         Result::PermissionDenied(_) => format!("No permission to read {path}."),
-        Result::InvalidFile(invalid) => format!("{path} cannot be read as text{}", because(&invalid.reason)),
+        Result::InvalidFile(invalid) => format!(
+            "{path} cannot be read as text{}\nRead shows text and pictures ({PICTURE_KINDS}). Glob lists the files of a \
+             folder; other files take a program that knows their kind.",
+            because(&invalid.reason)
+        ),
     };
     Outcome::error(card(read, failed(&error)), error)
 }
@@ -58,8 +75,9 @@ fn shown(read: &ReadArguments, success: ReadSuccess) -> Outcome {
         }
         Some(read_success::Output::Data(data)) => {
             let Some((kind, mime_type)) = image_kind(&data) else {
-                let error =
-                    format!("{path} is a binary file of {size} bytes; Read shows text and pictures only.");
+                let error = format!(
+                    "{path} is a binary file of {size} bytes; Read shows text and pictures ({PICTURE_KINDS}) only."
+                );
                 return Outcome::error(card(read, failed(&error)), error);
             };
             let result = ReadToolSuccess {
@@ -175,6 +193,14 @@ fn failed(error: &str) -> read_tool_result::Result {
     read_tool_result::Result::Error(ReadToolError {
         error_message: error.to_owned(),
     })
+}
+
+/// Whether the name of a file says that it is a picture of such a kind.
+fn is_named_as_picture(path: &str) -> bool {
+    let ending = path.rsplit('.').next().unwrap_or_default();
+    ["png", "jpg", "jpeg", "gif", "webp"]
+        .iter()
+        .any(|kind| ending.eq_ignore_ascii_case(kind))
 }
 
 /// Pictures are known by their first bytes.

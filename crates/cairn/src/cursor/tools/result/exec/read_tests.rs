@@ -73,7 +73,7 @@ fn a_picture_comes_as_a_picture_and_other_files_are_named() {
     };
     assert_eq!(
         text(None, None, binary),
-        "f is a binary file of 2 bytes; Read shows text and pictures only."
+        "f is a binary file of 2 bytes; Read shows text and pictures (PNG, JPEG, GIF, WebP) only."
     );
     let image = ReadSuccess {
         file_size: 70,

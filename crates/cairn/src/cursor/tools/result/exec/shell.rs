@@ -8,13 +8,37 @@ use crate::cursor::proto::agent::{
     ShellStreamExit, ShellSuccess, ShellToolCall, shell_result, tool_call::Tool,
 };
 
+/// How many lines before its last one the end of a file is said to begin.
+const END_LINES: i64 = 100;
+
 /// What a command has put out so far.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(in super::super::super) struct Output {
-    pub stdout: BoundedText,
-    pub stderr: BoundedText,
+    stdout: BoundedText,
+    stderr: BoundedText,
     /// Both, as they arrived.
-    pub interleaved: BoundedText,
+    interleaved: BoundedText,
+    /// The size of both, as they arrived.
+    bytes: usize,
+}
+
+impl Output {
+    /// Takes a piece of what the command wrote to its output.
+    pub(in super::super::super) fn push_stdout(&mut self, piece: &str) {
+        self.stdout.push(piece);
+        self.push(piece);
+    }
+
+    /// Takes a piece of what the command wrote to its error output.
+    pub(in super::super::super) fn push_stderr(&mut self, piece: &str) {
+        self.stderr.push(piece);
+        self.push(piece);
+    }
+
+    fn push(&mut self, piece: &str) {
+        self.interleaved.push(piece);
+        self.bytes += piece.len();
+    }
 }
 
 /// How a command in the foreground ended.
@@ -101,12 +125,18 @@ fn exited(args: ShellArgs, output: &Output, exit: ShellStreamExit, measured_ms: 
     }
     let mut after = String::new();
     if let Some(file) = &exit.output_location {
-        after = format!(
-            "[The whole output is in {} ({} bytes, {}).]\n",
-            file.file_path,
-            file.size_bytes,
-            counted(file.line_count, "line")
-        );
+        let lines = counted(file.line_count, "line");
+        let (path, size) = (&file.file_path, file.size_bytes);
+        // Of each of the two outputs the client passes on about the first megabyte, and does not say so. [sdk]
+        after = match i64::try_from(output.bytes).is_ok_and(|bytes| bytes < size) {
+            true => format!(
+                "[The client passed on {} bytes: the end of the output is missing above. All of it is in {path} ({size} \
+                 bytes, {lines}): for its end read that file from line {} on.]\n",
+                output.bytes,
+                (file.line_count - END_LINES).max(1),
+            ),
+            false => format!("[The whole output is in {path} ({size} bytes, {lines}).]\n"),
+        };
     }
     after.push_str(added);
     let text = with_output(before, output, &after);

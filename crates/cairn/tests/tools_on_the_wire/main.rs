@@ -4,11 +4,19 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
+    clippy::unreachable,
     missing_docs,
     dead_code,
     reason = "a test says what it saw by failing"
 )]
 
+mod asked;
+mod mcp;
+mod progress;
+mod protocol_log;
+mod refused;
+
+#[path = "../support"]
 mod support {
     pub mod cairn_server;
     pub mod fake_cursor;
@@ -32,10 +40,25 @@ use support::wire_bench::Bench;
 
 /// A round of one call and a closing text; returns what the client saw and the text that the model reads.
 async fn round(bench: &mut Bench, name: &str, arguments: Value) -> (TurnReport, String) {
+    round_in(bench, pb::AgentMode::Unspecified, name, arguments).await
+}
+
+/// [`round`] for a message that names its mode.
+async fn round_in(
+    bench: &mut Bench,
+    mode: pb::AgentMode,
+    name: &str,
+    arguments: Value,
+) -> (TurnReport, String) {
     let arguments = arguments.to_string();
     bench.chat.reply_calls([("call_1", name, arguments.as_str())]);
     bench.chat.reply_text("Done.");
-    let report = bench.cursor.send("Go.").await.success();
+    let message = pb::UserMessage {
+        text: "Go.".to_owned(),
+        mode: mode.into(),
+        ..Default::default()
+    };
+    let report = bench.cursor.start_message(message).await.finish().await.success();
     bench.assert_clean();
     let body: Value = serde_json::from_slice(bench.bodies().last().unwrap()).unwrap();
     let messages = body["messages"].as_array().unwrap();
@@ -176,13 +199,17 @@ async fn a_cancelled_wait_ends_at_once_and_is_told_as_interrupted() {
 
 /// A request context that names this folder as the one for the output of commands.
 fn context(terminals: &Path) -> Answer {
-    let request_context = pb::RequestContext {
+    told(pb::RequestContext {
         env: Some(pb::RequestContextEnv {
             terminals_folder: terminals.to_string_lossy().into_owned(),
             ..Default::default()
         }),
         ..Default::default()
-    };
+    })
+}
+
+/// The answer that brings this request context.
+fn told(request_context: pb::RequestContext) -> Answer {
     Answer::RequestContextResult(pb::RequestContextResult {
         result: Some(pb::request_context_result::Result::Success(
             pb::RequestContextSuccess {
