@@ -33,6 +33,8 @@ mod interruptions;
 mod resumes;
 #[path = "recovery/shutdown.rs"]
 mod shutdown;
+#[path = "recovery/thinking.rs"]
+mod thinking;
 
 use bytes::Bytes;
 use cairn::cursor::proto::agent::agent_server_message::Message as ServerMessage;
