@@ -75,9 +75,9 @@ impl Sent {
     fn difference_from(&self, known: &Self) -> Option<String> {
         for (index, item) in known.items.iter().enumerate() {
             match self.items.get(index) {
-                None => return Some(format!("item {index} is missing")),
+                None => return Some(format!("message {index} is missing")),
                 Some(other) if other != item => {
-                    return Some(format!("item {index} differs:\n  was {item}\n  is  {other}"));
+                    return Some(format!("message {index} differs:\n  was {item}\n  is  {other}"));
                 }
                 Some(_) => {}
             }
