@@ -13,6 +13,7 @@
 mod support {
     pub mod cairn_server;
     pub mod fake_cursor;
+    pub mod over_http;
     pub mod strict_anthropic;
     pub mod strict_chat;
     pub mod strict_responses;
@@ -32,6 +33,8 @@ mod interruptions;
 mod resumes;
 #[path = "recovery/shutdown.rs"]
 mod shutdown;
+#[path = "recovery/thinking.rs"]
+mod thinking;
 
 use bytes::Bytes;
 use cairn::cursor::proto::agent::agent_server_message::Message as ServerMessage;
@@ -42,8 +45,7 @@ use cairn::cursor::proto::agent::{
 use cairn::demo::wire_client::RunFrame;
 use serde_json::{Value, json};
 use support::fake_cursor::{End, ExecAnswer, FakeCursor, GetAnswer, TurnReport, set_of};
-use support::strict_chat::Reply;
-use support::wire_bench::{Bench, Database, roles};
+use support::wire_bench::{APIS, Bench, Database, messages, over_each_api, roles};
 
 const BOTH: [Database; 2] = [Database::Kept, Database::Lost];
 
@@ -59,8 +61,8 @@ async fn first_turn(bench: &mut Bench) {
 
 #[tokio::test]
 async fn the_next_send_after_a_restart_extends_the_last_request() {
-    for database in BOTH {
-        let mut bench = Bench::new().await;
+    for (api, database) in over_each_api(BOTH) {
+        let mut bench = Bench::over(api).await;
         first_turn(&mut bench).await;
         let mut bench = bench.restart(database).await;
         bench.chat.reply_text("Still two.");
@@ -108,8 +110,8 @@ fn user_root_ids(cursor: &FakeCursor) -> Vec<String> {
 
 #[tokio::test]
 async fn request_contexts_keep_their_identity_and_are_told_apart_by_content() {
-    for database in BOTH {
-        let mut bench = Bench::new().await;
+    for (api, database) in over_each_api(BOTH) {
+        let mut bench = Bench::over(api).await;
         for (turn, rule) in ["A", "B", "A", "A"].into_iter().enumerate() {
             if turn > 0 {
                 bench = bench.restart(database).await;
@@ -130,10 +132,8 @@ async fn request_contexts_keep_their_identity_and_are_told_apart_by_content() {
             of("runtime", 4),
         ];
         assert_eq!(user_root_ids(&bench.cursor), expected, "{database:?}");
-        let body: Value = serde_json::from_slice(bench.bodies().last().unwrap()).unwrap();
-        let contexts: Vec<&str> = body["messages"]
-            .as_array()
-            .unwrap()
+        let sent = messages(bench.bodies().last().unwrap());
+        let contexts: Vec<&str> = sent
             .iter()
             .filter_map(|message| message["content"].as_str())
             .filter(|content| content.contains("<request_context>"))
@@ -151,8 +151,8 @@ async fn the_same_message_again_adds_neither_a_context_nor_itself() {
         message_id: "m1".to_owned(),
         ..UserMessage::default()
     };
-    for database in BOTH {
-        let mut bench = Bench::new().await;
+    for (api, database) in over_each_api(BOTH) {
+        let mut bench = Bench::over(api).await;
         set_rule(&mut bench.cursor, "A");
         for _ in 0..2 {
             bench.chat.reply_status(503, &[], "{}");
@@ -180,8 +180,8 @@ async fn the_same_message_again_adds_neither_a_context_nor_itself() {
 /// A reminder follows from a change of state alone: no retry, round or resume says it again.
 #[tokio::test]
 async fn a_switch_of_mode_is_said_once_through_retries_rounds_and_resumes() {
-    for database in BOTH {
-        let mut bench = Bench::new().await;
+    for (api, database) in over_each_api(BOTH) {
+        let mut bench = Bench::over(api).await;
         bench.file("a.txt", "one\n");
         bench.chat.reply_text("Ready.");
         bench.cursor.send("First.").await.success();
@@ -215,16 +215,18 @@ async fn a_switch_of_mode_is_said_once_through_retries_rounds_and_resumes() {
 
 #[tokio::test]
 async fn a_lost_database_is_made_again_from_blobs_that_are_asked_for() {
-    let mut bench = Bench::new().await;
-    first_turn(&mut bench).await;
-    let mut bench = bench.restart(Database::Lost).await;
-    bench.cursor.hooks.request = Box::new(|request| request.pre_fetched_blobs.clear());
-    let roots = bench.cursor.state().root_prompt_messages_json;
-    bench.chat.reply_text("Still two.");
-    let report = bench.cursor.send("And now?").await.success();
-    assert_eq!(report.gets, roots);
-    assert_eq!(roles(&bench.added()), ["assistant", "user"]);
-    bench.assert_clean();
+    for api in APIS {
+        let mut bench = Bench::over(api).await;
+        first_turn(&mut bench).await;
+        let mut bench = bench.restart(Database::Lost).await;
+        bench.cursor.hooks.request = Box::new(|request| request.pre_fetched_blobs.clear());
+        let roots = bench.cursor.state().root_prompt_messages_json;
+        bench.chat.reply_text("Still two.");
+        let report = bench.cursor.send("And now?").await.success();
+        assert_eq!(report.gets, roots);
+        assert_eq!(roles(&bench.added()), ["assistant", "user"]);
+        bench.assert_clean();
+    }
 }
 
 #[tokio::test]
@@ -259,8 +261,8 @@ async fn cut_in_a_round(bench: &mut Bench) -> TurnReport {
 
 #[tokio::test]
 async fn a_new_message_answers_a_pending_round_as_interrupted() {
-    for database in BOTH {
-        let mut bench = Bench::new().await;
+    for (api, database) in over_each_api(BOTH) {
+        let mut bench = Bench::over(api).await;
         first_turn(&mut bench).await;
         cut_in_a_round(&mut bench).await;
         let mut bench = bench.restart(database).await;
@@ -293,8 +295,8 @@ async fn a_new_message_answers_a_pending_round_as_interrupted() {
 
 #[tokio::test]
 async fn a_resumed_round_runs_its_tools_before_the_model_is_called() {
-    for database in BOTH {
-        let mut bench = Bench::new().await;
+    for (api, database) in over_each_api(BOTH) {
+        let mut bench = Bench::over(api).await;
         first_turn(&mut bench).await;
         cut_in_a_round(&mut bench).await;
         let mut bench = bench.restart(database).await;
@@ -315,17 +317,19 @@ async fn a_resumed_round_runs_its_tools_before_the_model_is_called() {
 
 #[tokio::test]
 async fn a_resume_without_a_pending_round_calls_the_model_again_with_the_same_bytes() {
-    let mut bench = Bench::new().await;
-    first_turn(&mut bench).await;
-    bench.chat.reply_status(401, &[], r#"{"error":{"message":"no"}}"#);
-    let failed = bench.cursor.send("And now?").await;
-    assert_eq!(failed.error().0, "unavailable");
-    bench.chat.reply_text("Now it works.");
-    let report = bench.cursor.resume().await.success();
-    assert_eq!(report.text, "Now it works.");
-    let bodies = bench.bodies();
-    assert_eq!(bodies[bodies.len() - 1], bodies[bodies.len() - 2]);
-    bench.assert_clean();
+    for api in APIS {
+        let mut bench = Bench::over(api).await;
+        first_turn(&mut bench).await;
+        bench.chat.reply_status(401, &[], r#"{"error":{"message":"no"}}"#);
+        let failed = bench.cursor.send("And now?").await;
+        assert_eq!(failed.error().0, "unavailable");
+        bench.chat.reply_text("Now it works.");
+        let report = bench.cursor.resume().await.success();
+        assert_eq!(report.text, "Now it works.");
+        let bodies = bench.bodies();
+        assert_eq!(bodies[bodies.len() - 1], bodies[bodies.len() - 2]);
+        bench.assert_clean();
+    }
 }
 
 /// A turn whose answer is staged when the client goes away.
@@ -347,8 +351,8 @@ async fn cut_in_the_end(cursor: &mut FakeCursor) {
 
 #[tokio::test]
 async fn an_answer_that_was_staged_and_never_settled_is_not_lost() {
-    for database in BOTH {
-        let mut bench = Bench::new().await;
+    for (api, database) in over_each_api(BOTH) {
+        let mut bench = Bench::over(api).await;
         first_turn(&mut bench).await;
         bench.chat.reply_text("Nothing else.");
         cut_in_the_end(&mut bench.cursor).await;
@@ -364,8 +368,8 @@ async fn an_answer_that_was_staged_and_never_settled_is_not_lost() {
 
 #[tokio::test]
 async fn resuming_a_staged_answer_settles_it_without_calling_the_model() {
-    for database in BOTH {
-        let mut bench = Bench::new().await;
+    for (api, database) in over_each_api(BOTH) {
+        let mut bench = Bench::over(api).await;
         first_turn(&mut bench).await;
         bench.chat.reply_text("Nothing else.");
         cut_in_the_end(&mut bench.cursor).await;
@@ -385,39 +389,41 @@ async fn resuming_a_staged_answer_settles_it_without_calling_the_model() {
 
 #[tokio::test]
 async fn a_round_that_was_settled_unseen_and_gives_the_same_again_is_the_same_state() {
-    let mut bench = Bench::new().await;
-    bench.file("a.txt", "one\n");
-    bench
-        .chat
-        .reply_calls([("call_a", "Read", r#"{"path":"a.txt"}"#)]);
-    let (held, gate) = Reply::text("never read").hold_headers();
-    bench.chat.reply(held);
-    let mut turn = bench.cursor.start_turn("Read it.").await;
-    // The last blob of the settled state is acknowledged; its checkpoint comes and is not read any more.
-    turn.until("the result's blob", |frame| {
-        set_of(frame).is_some_and(|data| data.starts_with(br#"{"role":"tool""#))
-    })
-    .await;
-    gate.arrived().await;
-    turn.close();
-    gate.gone().await;
-    assert_eq!(bench.cursor.state().pending_tool_calls.len(), 1);
-    bench.chat.reply_text("One line.");
-    bench.cursor.resume().await.success();
-    let bodies = bench.bodies();
-    assert_eq!(bodies[1], bodies[2]);
-    bench.assert_clean();
-}
-
-#[tokio::test]
-async fn a_cut_after_a_settled_round_loses_nothing_of_it() {
-    for database in BOTH {
-        let mut bench = Bench::new().await;
+    for api in APIS {
+        let mut bench = Bench::over(api).await;
         bench.file("a.txt", "one\n");
         bench
             .chat
             .reply_calls([("call_a", "Read", r#"{"path":"a.txt"}"#)]);
-        let (held, gate) = Reply::text("never read").hold_headers();
+        let (held, gate) = bench.chat.text("never read").hold_headers();
+        bench.chat.reply(held);
+        let mut turn = bench.cursor.start_turn("Read it.").await;
+        // The last blob of the settled state is acknowledged; its checkpoint comes and is not read any more.
+        turn.until("the result's blob", |frame| {
+            set_of(frame).is_some_and(|data| data.starts_with(br#"{"role":"tool""#))
+        })
+        .await;
+        gate.arrived().await;
+        turn.close();
+        gate.gone().await;
+        assert_eq!(bench.cursor.state().pending_tool_calls.len(), 1);
+        bench.chat.reply_text("One line.");
+        bench.cursor.resume().await.success();
+        let bodies = bench.bodies();
+        assert_eq!(bodies[1], bodies[2]);
+        bench.assert_clean();
+    }
+}
+
+#[tokio::test]
+async fn a_cut_after_a_settled_round_loses_nothing_of_it() {
+    for (api, database) in over_each_api(BOTH) {
+        let mut bench = Bench::over(api).await;
+        bench.file("a.txt", "one\n");
+        bench
+            .chat
+            .reply_calls([("call_a", "Read", r#"{"path":"a.txt"}"#)]);
+        let (held, gate) = bench.chat.text("never read").hold_headers();
         bench.chat.reply(held);
         let mut turn = bench.cursor.start_turn("Read it.").await;
         turn.until_checkpoint(1).await;
@@ -554,104 +560,109 @@ async fn to_dos_outlive_a_lost_database() {
 
 #[tokio::test]
 async fn another_mode_replaces_the_system_root_and_nothing_else() {
-    let mut bench = Bench::new().await;
-    first_turn(&mut bench).await;
-    let before = bench.cursor.state();
-    assert_eq!(before.mode, Some(AgentMode::Agent.into()));
-    let says = |text: &str, mode: AgentMode| UserMessage {
-        text: text.to_owned(),
-        mode: mode.into(),
-        ..Default::default()
-    };
-    bench.chat.allow_reset();
-    bench.chat.reply_text("It has two lines.");
-    let asked = says("Only look.", AgentMode::Ask);
-    bench.cursor.start_message(asked).await.finish().await.success();
-    let asked = bench.cursor.state();
-    let old = before.root_prompt_messages_json.len();
-    assert_eq!(asked.mode, Some(AgentMode::Ask.into()));
-    assert_ne!(
-        asked.root_prompt_messages_json[0],
-        before.root_prompt_messages_json[0]
-    );
-    assert_eq!(
-        asked.root_prompt_messages_json[1..old],
-        before.root_prompt_messages_json[1..]
-    );
-    // The message and its answer; the context is the one that was told.
-    assert_eq!(asked.root_prompt_messages_json.len(), old + 2);
-    let instructions = |body: &Bytes| {
-        let body: serde_json::Value = serde_json::from_slice(body).unwrap();
-        let messages = body["messages"].as_array().unwrap().clone();
-        let tools = body["tools"].as_array().unwrap().len();
-        (messages[0].clone(), messages[1..].to_vec(), tools)
-    };
-    let bodies = bench.bodies();
-    let [_, earlier, later] = &bodies[..] else {
-        panic!("{} requests", bodies.len())
-    };
-    let ((agent, known, agent_tools), (ask, all, ask_tools)) = (instructions(earlier), instructions(later));
-    assert_ne!(agent, ask);
-    assert!(ask_tools < agent_tools);
-    assert_eq!(all[..known.len()], known);
-    let reminders = |body: &Bytes| String::from_utf8_lossy(body).matches("<mode_change>").count();
-    assert_eq!((reminders(earlier), reminders(later)), (0, 1));
+    for api in APIS {
+        let mut bench = Bench::over(api).await;
+        first_turn(&mut bench).await;
+        let before = bench.cursor.state();
+        assert_eq!(before.mode, Some(AgentMode::Agent.into()));
+        let says = |text: &str, mode: AgentMode| UserMessage {
+            text: text.to_owned(),
+            mode: mode.into(),
+            ..Default::default()
+        };
+        bench.chat.allow_reset();
+        bench.chat.reply_text("It has two lines.");
+        let asked = says("Only look.", AgentMode::Ask);
+        bench.cursor.start_message(asked).await.finish().await.success();
+        let asked = bench.cursor.state();
+        let old = before.root_prompt_messages_json.len();
+        assert_eq!(asked.mode, Some(AgentMode::Ask.into()));
+        assert_ne!(
+            asked.root_prompt_messages_json[0],
+            before.root_prompt_messages_json[0]
+        );
+        assert_eq!(
+            asked.root_prompt_messages_json[1..old],
+            before.root_prompt_messages_json[1..]
+        );
+        // The message and its answer; the context is the one that was told.
+        assert_eq!(asked.root_prompt_messages_json.len(), old + 2);
+        let instructions = |body: &Bytes| {
+            let json: Value = serde_json::from_slice(body).unwrap();
+            let tools = json["tools"].as_array().unwrap().len();
+            let sent = messages(body);
+            (sent[0].clone(), sent[1..].to_vec(), tools)
+        };
+        let bodies = bench.bodies();
+        let [_, earlier, later] = &bodies[..] else {
+            panic!("{} requests", bodies.len())
+        };
+        let ((agent, known, agent_tools), (ask, all, ask_tools)) =
+            (instructions(earlier), instructions(later));
+        assert_ne!(agent, ask);
+        assert!(ask_tools < agent_tools);
+        assert_eq!(all[..known.len()], known);
+        let reminders = |body: &Bytes| String::from_utf8_lossy(body).matches("<mode_change>").count();
+        assert_eq!((reminders(earlier), reminders(later)), (0, 1));
 
-    bench.chat.reply_text("Two.");
-    let more = says("How many?", AgentMode::Ask);
-    bench.cursor.start_message(more).await.finish().await.success();
-    let asked = bench.cursor.state();
-    assert_eq!(reminders(&bench.bodies()[3]), 1, "the mode has not changed again");
+        bench.chat.reply_text("Two.");
+        let more = says("How many?", AgentMode::Ask);
+        bench.cursor.start_message(more).await.finish().await.success();
+        let asked = bench.cursor.state();
+        assert_eq!(reminders(&bench.bodies()[3]), 1, "the mode has not changed again");
 
-    // Back again: the same root as at first. A message without a mode means the agent, whatever the state holds.
-    bench.chat.allow_reset();
-    bench.chat.reply_text("Done.");
-    bench.cursor.send("Now do it.").await.success();
-    assert_eq!(reminders(&bench.bodies()[4]), 2);
-    let back = bench.cursor.state();
-    assert_eq!(back.mode, Some(AgentMode::Agent.into()));
-    assert_eq!(
-        back.root_prompt_messages_json[0],
-        before.root_prompt_messages_json[0]
-    );
-    let len = asked.root_prompt_messages_json.len();
-    assert_eq!(
-        back.root_prompt_messages_json[1..len],
-        asked.root_prompt_messages_json[1..]
-    );
-    bench.assert_clean();
+        // Back again: the same root as at first. A message without a mode means the agent, whatever the state holds.
+        bench.chat.allow_reset();
+        bench.chat.reply_text("Done.");
+        bench.cursor.send("Now do it.").await.success();
+        assert_eq!(reminders(&bench.bodies()[4]), 2);
+        let back = bench.cursor.state();
+        assert_eq!(back.mode, Some(AgentMode::Agent.into()));
+        assert_eq!(
+            back.root_prompt_messages_json[0],
+            before.root_prompt_messages_json[0]
+        );
+        let len = asked.root_prompt_messages_json.len();
+        assert_eq!(
+            back.root_prompt_messages_json[1..len],
+            asked.root_prompt_messages_json[1..]
+        );
+        bench.assert_clean();
+    }
 }
 
 /// What the person says has its own mode; what only goes on has the mode of the state.
 #[tokio::test]
 async fn a_resumed_turn_keeps_the_mode_of_the_state() {
-    let mut bench = Bench::new().await;
-    bench
-        .chat
-        .reply_calls([("call_1", "Read", r#"{"path":"runs.txt"}"#)]);
-    bench.file("runs.txt", "one\n");
-    bench.cursor.hooks.exec = Box::new(|exec| match exec.message {
-        Some(exec_server_message::Message::RequestContextArgs(_)) => ExecAnswer::Run,
-        _ => ExecAnswer::Hold,
-    });
-    let asked = UserMessage {
-        text: "Only look.".to_owned(),
-        mode: AgentMode::Ask.into(),
-        ..Default::default()
-    };
-    let mut turn = bench.cursor.start_message(asked).await;
-    turn.until_checkpoint(1).await;
-    turn.close();
-    bench.cursor.hooks.exec = Box::new(|_| ExecAnswer::Run);
-    let cut = bench.cursor.state();
-    bench.chat.reply_text("One line.");
-    bench.cursor.resume().await.success();
-    let resumed = bench.cursor.state();
-    assert_eq!(resumed.mode, Some(AgentMode::Ask.into()));
-    assert_eq!(
-        resumed.root_prompt_messages_json[..cut.root_prompt_messages_json.len()],
-        cut.root_prompt_messages_json[..]
-    );
-    bench.added();
-    bench.assert_clean();
+    for api in APIS {
+        let mut bench = Bench::over(api).await;
+        bench
+            .chat
+            .reply_calls([("call_1", "Read", r#"{"path":"runs.txt"}"#)]);
+        bench.file("runs.txt", "one\n");
+        bench.cursor.hooks.exec = Box::new(|exec| match exec.message {
+            Some(exec_server_message::Message::RequestContextArgs(_)) => ExecAnswer::Run,
+            _ => ExecAnswer::Hold,
+        });
+        let asked = UserMessage {
+            text: "Only look.".to_owned(),
+            mode: AgentMode::Ask.into(),
+            ..Default::default()
+        };
+        let mut turn = bench.cursor.start_message(asked).await;
+        turn.until_checkpoint(1).await;
+        turn.close();
+        bench.cursor.hooks.exec = Box::new(|_| ExecAnswer::Run);
+        let cut = bench.cursor.state();
+        bench.chat.reply_text("One line.");
+        bench.cursor.resume().await.success();
+        let resumed = bench.cursor.state();
+        assert_eq!(resumed.mode, Some(AgentMode::Ask.into()));
+        assert_eq!(
+            resumed.root_prompt_messages_json[..cut.root_prompt_messages_json.len()],
+            cut.root_prompt_messages_json[..]
+        );
+        bench.added();
+        bench.assert_clean();
+    }
 }

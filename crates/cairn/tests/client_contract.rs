@@ -15,11 +15,11 @@ use cairn::client::{ClientCommand, ClientEvent, StateCause};
 use cairn::model::{RunFailure, RunOutcome};
 use support::fake_client::Bench;
 use support::fake_provider::{FakeProvider, calls, text};
+use support::over_http::Over;
 
-#[tokio::test]
-async fn the_model_is_called_only_after_the_initial_barrier() {
+async fn the_model_is_called_only_after_the_initial_barrier(over: Over) {
     let bench = Bench::new().await;
-    let provider = FakeProvider::new();
+    let provider = FakeProvider::over(over).await;
     provider.answer(text("hello"));
     let mut client = bench.start(&provider, bench.user_turn("run-1", None, "hi").await);
     let initial = client
@@ -39,10 +39,9 @@ async fn the_model_is_called_only_after_the_initial_barrier() {
     assert_eq!(provider.requests().len(), 1);
 }
 
-#[tokio::test]
-async fn a_settled_round_holds_the_next_model_call_until_the_client_has_it() {
+async fn a_settled_round_holds_the_next_model_call_until_the_client_has_it(over: Over) {
     let bench = Bench::new().await;
-    let provider = FakeProvider::new();
+    let provider = FakeProvider::over(over).await;
     provider.answer(calls("", &[("a", "alpha", "{}")]));
     provider.answer(text("done"));
     let mut client = bench.start(&provider, bench.user_turn("run-1", None, "go").await);
@@ -83,11 +82,10 @@ async fn a_settled_round_holds_the_next_model_call_until_the_client_has_it() {
     );
 }
 
-#[tokio::test]
-async fn a_final_state_that_the_client_cannot_take_is_no_completed_run() {
+async fn a_final_state_that_the_client_cannot_take_is_no_completed_run(over: Over) {
     for dropped in [false, true] {
         let bench = Bench::new().await;
-        let provider = FakeProvider::new();
+        let provider = FakeProvider::over(over).await;
         provider.answer(text("hello"));
         let mut client = bench.start(&provider, bench.user_turn("run-1", None, "hi").await);
         let last = client
@@ -123,15 +121,12 @@ async fn a_final_state_that_the_client_cannot_take_is_no_completed_run() {
     }
 }
 
-#[tokio::test]
-async fn a_client_that_fails_ends_the_run_with_its_own_words() {
+async fn a_client_that_fails_ends_the_run_with_its_own_words(over: Over) {
     let bench = Bench::new().await;
-    let provider = FakeProvider::new();
+    let provider = FakeProvider::over(over).await;
     let feed = provider.feed();
     let mut client = bench.start(&provider, bench.user_turn("run-1", None, "hi").await);
-    client
-        .until(|event| matches!(event, ClientEvent::ModelCallStarted { .. }))
-        .await;
+    client.until_under_way(&feed).await;
     let failure = RunFailure::Protocol("message 3 makes no sense".to_owned());
     client
         .handle
@@ -143,4 +138,11 @@ async fn a_client_that_fails_ends_the_run_with_its_own_words() {
         RunOutcome::Failed(failure)
     );
     feed.closed().await;
+}
+
+over_every_api! {
+    the_model_is_called_only_after_the_initial_barrier,
+    a_settled_round_holds_the_next_model_call_until_the_client_has_it,
+    a_final_state_that_the_client_cannot_take_is_no_completed_run,
+    a_client_that_fails_ends_the_run_with_its_own_words,
 }

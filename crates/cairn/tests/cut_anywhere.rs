@@ -11,17 +11,20 @@
 mod support {
     pub mod cairn_server;
     pub mod fake_cursor;
+    pub mod over_http;
+    pub mod strict_anthropic;
     pub mod strict_chat;
+    pub mod strict_responses;
     pub mod wire_bench;
     pub mod wire_oracle;
 }
 
-use cairn::config::ModelConfig;
+use cairn::config::{Api, ModelConfig};
 use cairn::cursor::sessions::SessionLimits;
-use support::cairn_server::{CairnServer, KEY, chat_model};
+use support::cairn_server::{CairnServer, KEY};
 use support::fake_cursor::{End, FakeCursor, TurnReport};
-use support::strict_chat::{Reply, StrictChat};
-use support::wire_bench::{Database, added};
+use support::over_http::Endpoint;
+use support::wire_bench::{APIS, Database, added, model_at};
 use tempfile::TempDir;
 
 /// How the client goes on after it went away.
@@ -34,8 +37,8 @@ enum GoOn {
 /// One model behind two endpoints: what a run that nobody follows any more still asks of the first is not mistaken for
 /// what the client's next run asks of the second.
 struct Rig {
-    first: StrictChat,
-    second: StrictChat,
+    first: Endpoint,
+    second: Endpoint,
     server: CairnServer,
     cursor: FakeCursor,
     data: TempDir,
@@ -43,8 +46,8 @@ struct Rig {
 }
 
 impl Rig {
-    async fn new() -> Self {
-        let (first, second) = (StrictChat::start().await, StrictChat::start().await);
+    async fn new(api: Api) -> Self {
+        let (first, second) = (Endpoint::start(api).await, Endpoint::start(api).await);
         let (data, workspace) = (TempDir::new().unwrap(), TempDir::new().unwrap());
         std::fs::write(workspace.path().join("a"), "one\n").unwrap();
         let server = serve(&data, &first, &second).await;
@@ -82,8 +85,8 @@ impl Rig {
             ("c1", "Read", r#"{"path":"a"}"#),
             ("c2", "Read", r#"{"path":"b"}"#),
         ];
-        self.first.reply(Reply::answer(Some("Hm."), "Look.", &calls));
-        self.first.reply(Reply::answer(Some("So."), "One.", &[]));
+        self.first.reply(self.first.said(Some("Hm."), "Look.", &calls));
+        self.first.reply(self.first.said(Some("So."), "One.", &[]));
         self.cursor.hooks.cut_after = cut_after;
         let report = self.cursor.send("Look at it.").await;
         self.cursor.hooks.cut_after = None;
@@ -94,7 +97,7 @@ impl Rig {
     async fn go_on(&mut self, how: GoOn) {
         self.cursor.model = "second".to_owned();
         for _ in 0..2 {
-            self.second.reply(Reply::answer(Some("So."), "One.", &[]));
+            self.second.reply(self.second.said(Some("So."), "One.", &[]));
         }
         match how {
             GoOn::Send => self.cursor.send("Go on.").await,
@@ -104,63 +107,67 @@ impl Rig {
     }
 }
 
-async fn serve(data: &TempDir, first: &StrictChat, second: &StrictChat) -> CairnServer {
+async fn serve(data: &TempDir, first: &Endpoint, second: &Endpoint) -> CairnServer {
     let models = vec![
-        chat_model(&first.base_url()),
+        model_at(first),
         ModelConfig {
             id: "second".to_owned(),
-            ..chat_model(&second.base_url())
+            ..model_at(second)
         },
     ];
     CairnServer::with_models(data.path(), models, SessionLimits::default()).await
 }
 
-/// Lets the client go away after each frame of a turn in turn, and go on.
-async fn cut_at_each_frame(database: Option<Database>, how: GoOn) {
-    let frames = Rig::new().await.turn(None).await.success().frames.len();
-    assert!(frames > 20, "{frames} frames are no turn with tools");
-    for cut in 1..frames {
-        let mut rig = Rig::new().await;
-        let report = rig.turn(Some(cut)).await;
-        assert_eq!(report.end, End::Closed);
-        let first = rig.first.requests().first().cloned();
-        if let Some(database) = database {
-            rig = rig.restart(database).await;
+/// Lets the client go away after each frame of a turn in turn, and go on. Each frame is cut over one API; `first` says
+/// over which one the first frame is, so that the tests together cut a frame over all of them.
+async fn cut_at_each_frame(first: usize, database: Option<Database>, how: GoOn) {
+    for (number, api) in APIS.into_iter().enumerate() {
+        let frames = Rig::new(api).await.turn(None).await.success().frames.len();
+        assert!(frames > 20, "{frames} frames are no turn with tools");
+        let cuts = (1..frames).filter(|cut| (first + cut) % APIS.len() == number);
+        for cut in cuts {
+            let mut rig = Rig::new(api).await;
+            let report = rig.turn(Some(cut)).await;
+            assert_eq!(report.end, End::Closed);
+            let asked = rig.first.requests().first().cloned();
+            if let Some(database) = database {
+                rig = rig.restart(database).await;
+            }
+            let has_turn = !rig.cursor.state().turns.is_empty();
+            if how == GoOn::Resume && !has_turn {
+                // Nothing was begun, so there is nothing to resume.
+                continue;
+            }
+            rig.go_on(how).await;
+            let state = rig.cursor.state();
+            assert_eq!(state.pending_tool_calls.len(), 0, "cut after frame {cut}");
+            if let (true, Some(asked), Some(last)) = (has_turn, &asked, rig.second.requests().last()) {
+                added(&asked.body, &last.body);
+            }
+            for violations in [rig.first.violations(), rig.second.violations()] {
+                assert_eq!(violations, Vec::<String>::new(), "cut after frame {cut}");
+            }
+            rig.cursor.assert_clean();
         }
-        let has_turn = !rig.cursor.state().turns.is_empty();
-        if how == GoOn::Resume && !has_turn {
-            // Nothing was begun, so there is nothing to resume.
-            continue;
-        }
-        rig.go_on(how).await;
-        let state = rig.cursor.state();
-        assert_eq!(state.pending_tool_calls.len(), 0, "cut after frame {cut}");
-        if let (true, Some(first), Some(last)) = (has_turn, &first, rig.second.requests().last()) {
-            added(&first.body, &last.body);
-        }
-        for violations in [rig.first.violations(), rig.second.violations()] {
-            assert_eq!(violations, Vec::<String>::new(), "cut after frame {cut}");
-        }
-        rig.cursor.assert_clean();
     }
 }
 
 #[tokio::test]
 async fn it_can_send_again() {
-    cut_at_each_frame(None, GoOn::Send).await;
+    cut_at_each_frame(0, None, GoOn::Send).await;
 }
 
 #[tokio::test]
 async fn it_can_resume() {
-    cut_at_each_frame(None, GoOn::Resume).await;
+    cut_at_each_frame(1, None, GoOn::Resume).await;
 }
 
 #[tokio::test]
 async fn it_can_send_to_a_server_without_a_database() {
-    cut_at_each_frame(Some(Database::Lost), GoOn::Send).await;
+    cut_at_each_frame(2, Some(Database::Lost), GoOn::Send).await;
 }
 
 #[tokio::test]
 async fn it_can_resume_at_a_restarted_server() {
-    cut_at_each_frame(Some(Database::Kept), GoOn::Resume).await;
+    cut_at_each_frame(3, Some(Database::Kept), GoOn::Resume).await;
 }

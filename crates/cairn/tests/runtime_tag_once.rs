@@ -16,6 +16,7 @@ use cairn::client::{ClientCommand, ClientEvent};
 use cairn::model::{HistoryItem, Part, RunAction, RunOutcome};
 use support::fake_client::{Bench, prepared, user_message};
 use support::fake_provider::{FakeProvider, calls, text};
+use support::over_http::Over;
 
 fn said(history: &[std::sync::Arc<HistoryItem>]) -> Vec<String> {
     history
@@ -31,10 +32,9 @@ fn said(history: &[std::sync::Arc<HistoryItem>]) -> Vec<String> {
         .collect()
 }
 
-#[tokio::test]
-async fn an_event_during_a_tool_round_follows_the_round() {
+async fn an_event_during_a_tool_round_follows_the_round(over: Over) {
     let bench = Bench::new().await;
-    let provider = FakeProvider::new();
+    let provider = FakeProvider::over(over).await;
     provider.answer(calls("", &[("a", "alpha", "{}"), ("b", "beta", "{}")]));
     provider.answer(text("done"));
     let mut client = bench.start(&provider, bench.user_turn("run-1", None, "go").await);
@@ -63,10 +63,9 @@ async fn an_event_during_a_tool_round_follows_the_round() {
     );
 }
 
-#[tokio::test]
-async fn an_event_during_the_answer_makes_the_run_go_on() {
+async fn an_event_during_the_answer_makes_the_run_go_on(over: Over) {
     let bench = Bench::new().await;
-    let provider = FakeProvider::new();
+    let provider = FakeProvider::over(over).await;
     let feed = provider.feed();
     provider.answer(text("noted"));
     let mut client = bench.start(&provider, bench.user_turn("run-1", None, "go").await);
@@ -88,16 +87,13 @@ async fn an_event_during_the_answer_makes_the_run_go_on() {
     );
 }
 
-#[tokio::test]
-async fn the_same_event_again_adds_nothing() {
+async fn the_same_event_again_adds_nothing(over: Over) {
     let bench = Bench::new().await;
-    let provider = FakeProvider::new();
+    let provider = FakeProvider::over(over).await;
     let feed = provider.feed();
     provider.answer(text("one"));
     let mut first = bench.start(&provider, bench.user_turn("run-1", None, "hi").await);
-    first
-        .until(|event| matches!(event, ClientEvent::ModelCallStarted { .. }))
-        .await;
+    first.until_under_way(&feed).await;
     first.handle.commands.send(ClientCommand::Cancel).unwrap();
     first.finish(|_| unreachable!()).await;
     drop(feed);
@@ -113,16 +109,13 @@ async fn the_same_event_again_adds_nothing() {
     assert_eq!(second.log[0], "initial +0 barrier");
 }
 
-#[tokio::test]
-async fn a_resume_adds_no_message() {
+async fn a_resume_adds_no_message(over: Over) {
     let bench = Bench::new().await;
-    let provider = FakeProvider::new();
+    let provider = FakeProvider::over(over).await;
     let feed = provider.feed();
     provider.answer(text("one"));
     let mut first = bench.start(&provider, bench.user_turn("run-1", None, "hi").await);
-    first
-        .until(|event| matches!(event, ClientEvent::ModelCallStarted { .. }))
-        .await;
+    first.until_under_way(&feed).await;
     first.handle.commands.send(ClientCommand::Cancel).unwrap();
     first.finish(|_| unreachable!()).await;
     drop(feed);
@@ -137,10 +130,9 @@ async fn a_resume_adds_no_message() {
     assert_eq!(second.log[0], "initial +0 barrier");
 }
 
-#[tokio::test]
-async fn a_resume_of_a_finished_turn_does_not_call_the_model_again() {
+async fn a_resume_of_a_finished_turn_does_not_call_the_model_again(over: Over) {
     let bench = Bench::new().await;
-    let provider = FakeProvider::new();
+    let provider = FakeProvider::over(over).await;
     provider.answer(text("one"));
     let mut first = bench.start(&provider, bench.user_turn("run-1", None, "hi").await);
     first.finish(|_| unreachable!()).await;
@@ -159,4 +151,12 @@ async fn a_resume_of_a_finished_turn_does_not_call_the_model_again() {
         ]
     );
     provider.assert_clean();
+}
+
+over_every_api! {
+    an_event_during_a_tool_round_follows_the_round,
+    an_event_during_the_answer_makes_the_run_go_on,
+    the_same_event_again_adds_nothing,
+    a_resume_adds_no_message,
+    a_resume_of_a_finished_turn_does_not_call_the_model_again,
 }

@@ -1,13 +1,13 @@
 //! Over the wire: what the client is shown, what it holds afterwards, and how it goes on from there.
 
+use cairn::config::Api;
 use cairn::cursor::proto::agent::{ConversationSummaryArchive, UserMessage, exec_server_message};
 use cairn::demo::wire_client::RunFrame;
 use prost::Message as _;
 use serde_json::Value;
 
 use crate::support::fake_cursor::{End, ExecAnswer, TurnReport};
-use crate::support::strict_chat::Reply;
-use crate::support::wire_bench::{Bench, Database, added, roles};
+use crate::support::wire_bench::{APIS, Bench, Database, added, messages, over_each_api, roles};
 
 /// Above the threshold of the bench's model, whose context holds 128,000 tokens.
 const LARGE: u64 = 110_000;
@@ -22,13 +22,8 @@ async fn first_turn(bench: &mut Bench, size: u64) {
         .reply_calls([("call_a", "Read", r#"{"path":"a.txt"}"#)]);
     bench
         .chat
-        .reply(Reply::text("It has two lines.").counted(size - 10, 10));
+        .reply(bench.chat.text("It has two lines.").counted(size - 10, 10));
     bench.cursor.send("What is in a.txt?").await.success();
-}
-
-fn messages(body: &[u8]) -> Vec<Value> {
-    let body: Value = serde_json::from_slice(body).unwrap();
-    body["messages"].as_array().unwrap().clone()
 }
 
 fn text(message: &Value) -> &str {
@@ -59,11 +54,13 @@ fn assert_compacted(body: &[u8], summary: &str) {
 
 #[tokio::test]
 async fn a_full_conversation_is_summarised_before_the_next_answer_and_goes_on_wherever_it_is_taken_up() {
-    for database in BOTH {
-        let mut bench = Bench::new().await;
+    for (api, database) in over_each_api(BOTH) {
+        let mut bench = Bench::over(api).await;
         first_turn(&mut bench, LARGE).await;
-        bench.chat.reply(Reply::text("The gist.").counted(LARGE, 2000));
-        bench.chat.reply(Reply::text("Still two.").counted(9_000, 10));
+        bench
+            .chat
+            .reply(bench.chat.text("The gist.").counted(LARGE, 2000));
+        bench.chat.reply(bench.chat.text("Still two.").counted(9_000, 10));
         let report = bench.cursor.send("And now?").await.success();
         assert_eq!(report.text, "Still two.");
         assert_eq!(report.summaries, ["started", "The gist.", "completed"]);
@@ -85,7 +82,9 @@ async fn a_full_conversation_is_summarised_before_the_next_answer_and_goes_on_wh
         assert_eq!((state.turns.len(), state.summary_archives.len()), (2, 1));
         let mut bench = bench.restart(database).await;
         for turn in 0..3 {
-            bench.chat.reply(Reply::text("Yes.").counted(9_100 + turn, 10));
+            bench
+                .chat
+                .reply(bench.chat.text("Yes.").counted(9_100 + turn, 10));
             bench.cursor.send("Sure?").await.success();
             assert_eq!(roles(&bench.added()), ["assistant", "user"], "{database:?}");
         }
@@ -96,8 +95,8 @@ async fn a_full_conversation_is_summarised_before_the_next_answer_and_goes_on_wh
 
 #[tokio::test]
 async fn a_full_conversation_is_summarised_after_a_restart_too() {
-    for database in BOTH {
-        let mut bench = Bench::new().await;
+    for (api, database) in over_each_api(BOTH) {
+        let mut bench = Bench::over(api).await;
         first_turn(&mut bench, LARGE).await;
         let mut bench = bench.restart(database).await;
         bench.chat.reply_text("The gist.");
@@ -111,60 +110,62 @@ async fn a_full_conversation_is_summarised_after_a_restart_too() {
 
 #[tokio::test]
 async fn the_archive_names_all_that_the_summary_took_the_place_of() {
-    let mut bench = Bench::new().await;
-    first_turn(&mut bench, 500).await;
-    let before = bench.cursor.state();
-    bench.chat.reply_text("The first gist.");
-    bench.cursor.summarize().await.success();
-    let first = bench.cursor.state();
-    bench.chat.reply_text("Still two.");
-    bench.cursor.send("And now?").await.success();
-    let between = bench.cursor.state();
-    bench.chat.reply_text("The second gist.");
-    bench.cursor.summarize().await.success();
-    let second = bench.cursor.state();
-    let archives: Vec<_> = second
-        .summary_archives
-        .iter()
-        .map(|id| {
-            let data = bench.cursor.blobs().get(id).unwrap().clone();
-            ConversationSummaryArchive::decode(data).unwrap()
-        })
-        .collect();
-    assert_eq!(
-        archives,
-        [
-            ConversationSummaryArchive {
-                summarized_messages: before.root_prompt_messages_json[1..].to_vec(),
-                summary: "The first gist.".to_owned(),
-                window_tail: 0,
-                summary_message: first.root_prompt_messages_json[2].clone(),
-            },
-            ConversationSummaryArchive {
-                summarized_messages: between.root_prompt_messages_json[1..].to_vec(),
-                summary: "The second gist.".to_owned(),
-                window_tail: 0,
-                summary_message: second.root_prompt_messages_json[2].clone(),
-            },
-        ]
-    );
-    // The context is the very root that it was, and no turn is lost.
-    assert_eq!(
-        second.root_prompt_messages_json[..2],
-        before.root_prompt_messages_json[..2]
-    );
-    assert_eq!(second.root_prompt_messages_json.len(), 3);
-    assert_eq!(second.turns, between.turns);
-    bench.assert_clean();
+    for api in APIS {
+        let mut bench = Bench::over(api).await;
+        first_turn(&mut bench, 500).await;
+        let before = bench.cursor.state();
+        bench.chat.reply_text("The first gist.");
+        bench.cursor.summarize().await.success();
+        let first = bench.cursor.state();
+        bench.chat.reply_text("Still two.");
+        bench.cursor.send("And now?").await.success();
+        let between = bench.cursor.state();
+        bench.chat.reply_text("The second gist.");
+        bench.cursor.summarize().await.success();
+        let second = bench.cursor.state();
+        let archives: Vec<_> = second
+            .summary_archives
+            .iter()
+            .map(|id| {
+                let data = bench.cursor.blobs().get(id).unwrap().clone();
+                ConversationSummaryArchive::decode(data).unwrap()
+            })
+            .collect();
+        assert_eq!(
+            archives,
+            [
+                ConversationSummaryArchive {
+                    summarized_messages: before.root_prompt_messages_json[1..].to_vec(),
+                    summary: "The first gist.".to_owned(),
+                    window_tail: 0,
+                    summary_message: first.root_prompt_messages_json[2].clone(),
+                },
+                ConversationSummaryArchive {
+                    summarized_messages: between.root_prompt_messages_json[1..].to_vec(),
+                    summary: "The second gist.".to_owned(),
+                    window_tail: 0,
+                    summary_message: second.root_prompt_messages_json[2].clone(),
+                },
+            ]
+        );
+        // The context is the very root that it was, and no turn is lost.
+        assert_eq!(
+            second.root_prompt_messages_json[..2],
+            before.root_prompt_messages_json[..2]
+        );
+        assert_eq!(second.root_prompt_messages_json.len(), 3);
+        assert_eq!(second.turns, between.turns);
+        bench.assert_clean();
+    }
 }
 
 #[tokio::test]
 async fn a_summary_on_demand_extends_the_last_request_and_the_next_turn_goes_on_from_it() {
-    for database in BOTH {
-        let mut bench = Bench::new().await;
+    for (api, database) in over_each_api(BOTH) {
+        let mut bench = Bench::over(api).await;
         first_turn(&mut bench, 500).await;
         let turns = bench.cursor.state().turns;
-        bench.chat.reply(Reply::text("The gist.").counted(600, 50));
+        bench.chat.reply(bench.chat.text("The gist.").counted(600, 50));
         let report = bench.cursor.summarize().await.success();
         assert_eq!(report.text, "", "a summary is no answer");
         assert_eq!(report.summaries, ["started", "The gist.", "completed"]);
@@ -202,34 +203,36 @@ async fn a_conversation_without_a_turn_cannot_be_summarised() {
 
 #[tokio::test]
 async fn between_two_rounds_the_turns_message_and_its_steps_stay() {
-    let mut bench = Bench::new().await;
-    bench.file("a.txt", "one\n");
-    for (call, size) in [("call_1", 500), ("call_2", LARGE)] {
-        let reply = Reply::calls([(call, "Read", r#"{"path":"a.txt"}"#)]);
-        bench.chat.reply(reply.counted(size - 10, 10));
+    for api in APIS {
+        let mut bench = Bench::over(api).await;
+        bench.file("a.txt", "one\n");
+        for (call, size) in [("call_1", 500), ("call_2", LARGE)] {
+            let reply = bench.chat.calls([(call, "Read", r#"{"path":"a.txt"}"#)]);
+            bench.chat.reply(reply.counted(size - 10, 10));
+        }
+        bench.chat.reply_text("The gist.");
+        bench
+            .chat
+            .reply_calls([("call_3", "Read", r#"{"path":"a.txt"}"#)]);
+        bench.chat.reply_text("Done.");
+        let report = bench.cursor.send("Read it thrice.").await.success();
+        assert_eq!(report.calls.len(), 3);
+        let bodies = bench.bodies();
+        assert_eq!(
+            roles(&added(&bodies[1], &bodies[2])),
+            ["assistant", "tool", "user"]
+        );
+        assert_compacted(&bodies[3], "The gist.");
+        let kept = messages(&bodies[3]);
+        assert_eq!((kept.len(), &kept[3]), (4, &messages(&bodies[0])[2]));
+        assert_eq!(roles(&added(&bodies[3], &bodies[4])), ["assistant", "tool"]);
+        bench.assert_clean();
     }
-    bench.chat.reply_text("The gist.");
-    bench
-        .chat
-        .reply_calls([("call_3", "Read", r#"{"path":"a.txt"}"#)]);
-    bench.chat.reply_text("Done.");
-    let report = bench.cursor.send("Read it thrice.").await.success();
-    assert_eq!(report.calls.len(), 3);
-    let bodies = bench.bodies();
-    assert_eq!(
-        roles(&added(&bodies[1], &bodies[2])),
-        ["assistant", "tool", "user"]
-    );
-    assert_compacted(&bodies[3], "The gist.");
-    let kept = messages(&bodies[3]);
-    assert_eq!((kept.len(), &kept[3]), (4, &messages(&bodies[0])[2]));
-    assert_eq!(roles(&added(&bodies[3], &bodies[4])), ["assistant", "tool"]);
-    bench.assert_clean();
 }
 
 #[tokio::test]
 async fn an_endpoints_own_words_for_a_full_context_have_the_conversation_summarised() {
-    for (status, body) in [
+    for (api, (status, body)) in over_each_api([
         (
             400,
             r#"{"error":{"message":"This model's maximum context length is 128000 tokens.","code":"context_length_exceeded"}}"#,
@@ -247,8 +250,8 @@ async fn an_endpoints_own_words_for_a_full_context_have_the_conversation_summari
             400,
             r#"{"error":{"message":"Please reduce the length of the messages or completion."}}"#,
         ),
-    ] {
-        let mut bench = Bench::new().await;
+    ]) {
+        let mut bench = Bench::over(api).await;
         first_turn(&mut bench, 500).await;
         bench.chat.reply_status(status, &[], body);
         bench.chat.reply_text("The gist.");
@@ -260,58 +263,72 @@ async fn an_endpoints_own_words_for_a_full_context_have_the_conversation_summari
         // The summary is asked for with what the endpoint has taken before.
         assert_eq!(roles(&added(&bodies[1], &bodies[3])), ["assistant", "user"]);
         assert_compacted(&bodies[4], "The gist.");
+        let database = BOTH[body.len() % 2];
+        let mut bench = bench.restart(database).await;
+        bench.chat.reply_text("Yes.");
+        bench.cursor.send("Sure?").await.success();
+        assert_eq!(
+            roles(&bench.added()),
+            ["assistant", "user"],
+            "{body} {database:?}"
+        );
+        assert_eq!(bench.chat.resets(), [4]);
         bench.assert_clean();
     }
 }
 
 #[tokio::test]
 async fn no_summary_is_a_notice_and_the_conversation_goes_on_as_it_was() {
-    let mut bench = Bench::new().await;
-    first_turn(&mut bench, LARGE).await;
-    let roots = bench.cursor.state().root_prompt_messages_json;
-    bench
-        .chat
-        .reply_calls([("call_b", "Shell", r#"{"command":"echo no > ran.txt"}"#)]);
-    bench
-        .chat
-        .reply(Reply::text("Still two.").counted(LARGE + 20, 10));
-    let report = bench.cursor.send("And now?").await.success();
-    assert_eq!(report.summaries, ["started", "completed"]);
-    assert_eq!(
-        report.text,
-        "The conversation could not be summarised and stays as it is: the model asked for tools instead of \
+    for api in APIS {
+        let mut bench = Bench::over(api).await;
+        first_turn(&mut bench, LARGE).await;
+        let roots = bench.cursor.state().root_prompt_messages_json;
+        bench
+            .chat
+            .reply_calls([("call_b", "Shell", r#"{"command":"echo no > ran.txt"}"#)]);
+        bench
+            .chat
+            .reply(bench.chat.text("Still two.").counted(LARGE + 20, 10));
+        let report = bench.cursor.send("And now?").await.success();
+        assert_eq!(report.summaries, ["started", "completed"]);
+        assert_eq!(
+            report.text,
+            "The conversation could not be summarised and stays as it is: the model asked for tools instead of \
          summarising; none of them was run.Still two."
-    );
-    assert_eq!(report.calls, []);
-    assert!(!bench.workspace.path().join("ran.txt").exists());
-    let bodies = bench.bodies();
-    assert_eq!(roles(&added(&bodies[1], &bodies[3])), ["assistant", "user"]);
-    let state = bench.cursor.state();
-    assert!(state.root_prompt_messages_json.starts_with(&roots));
-    assert_eq!((state.summary, state.summary_archives), (None, vec![]));
-    bench.assert_clean();
+        );
+        assert_eq!(report.calls, []);
+        assert!(!bench.workspace.path().join("ran.txt").exists());
+        let bodies = bench.bodies();
+        assert_eq!(roles(&added(&bodies[1], &bodies[3])), ["assistant", "user"]);
+        let state = bench.cursor.state();
+        assert!(state.root_prompt_messages_json.starts_with(&roots));
+        assert_eq!((state.summary, state.summary_archives), (None, vec![]));
+        bench.assert_clean();
+    }
 }
 
 #[tokio::test]
 async fn a_summary_on_demand_that_does_not_come_is_an_error_and_changes_nothing() {
-    let mut bench = Bench::new().await;
-    first_turn(&mut bench, 500).await;
-    let roots = bench.cursor.state().root_prompt_messages_json;
-    bench.chat.reply_status(401, &[], r#"{"error":{"message":"no"}}"#);
-    let report = bench.cursor.summarize().await;
-    assert_eq!(report.error().0, "unavailable");
-    assert_eq!(report.summaries, ["started", "completed"]);
-    assert_eq!(bench.cursor.state().root_prompt_messages_json, roots);
-    bench.chat.reply_text("Still two.");
-    bench.cursor.send("And now?").await.success();
-    let bodies = bench.bodies();
-    assert_eq!(roles(&added(&bodies[1], &bodies[3])), ["assistant", "user"]);
-    bench.assert_clean();
+    for api in APIS {
+        let mut bench = Bench::over(api).await;
+        first_turn(&mut bench, 500).await;
+        let roots = bench.cursor.state().root_prompt_messages_json;
+        bench.chat.reply_status(401, &[], r#"{"error":{"message":"no"}}"#);
+        let report = bench.cursor.summarize().await;
+        assert_eq!(report.error().0, "unavailable");
+        assert_eq!(report.summaries, ["started", "completed"]);
+        assert_eq!(bench.cursor.state().root_prompt_messages_json, roots);
+        bench.chat.reply_text("Still two.");
+        bench.cursor.send("And now?").await.success();
+        let bodies = bench.bodies();
+        assert_eq!(roles(&added(&bodies[1], &bodies[3])), ["assistant", "user"]);
+        bench.assert_clean();
+    }
 }
 
 /// A conversation whose next turn is compacted, cut by the client after so many frames of that turn.
-async fn cut_after(frames: usize) -> (Bench, TurnReport) {
-    let mut bench = Bench::new().await;
+async fn cut_after(api: Api, frames: usize) -> (Bench, TurnReport) {
+    let mut bench = Bench::over(api).await;
     first_turn(&mut bench, LARGE).await;
     bench.chat.reply_text("The gist.");
     bench.chat.reply_text("Still two.");
@@ -321,44 +338,48 @@ async fn cut_after(frames: usize) -> (Bench, TurnReport) {
     (bench, report)
 }
 
+/// Each frame is cut over one API, with the database kept or lost.
 #[tokio::test]
 async fn a_cut_at_any_frame_of_a_compaction_goes_on_from_what_the_client_holds() {
-    let whole = cut_after(usize::MAX).await.1.success().frames.len();
-    for frames in 1..whole {
-        let (bench, report) = cut_after(frames).await;
-        assert_eq!(report.end, End::Closed, "after {frames} frames");
-        let mut bench = bench.restart(BOTH[frames % 2]).await;
-        // Replies that the cut turn did not ask for are answers to nothing now.
-        bench.chat.forget_replies();
-        let compacted = !bench.cursor.state().summary_archives.is_empty();
-        if !compacted {
-            bench.chat.reply_text("The gist again.");
+    for (number, api) in APIS.into_iter().enumerate() {
+        let whole = cut_after(api, usize::MAX).await.1.success().frames.len();
+        let cuts = (1..whole).filter(|frames| frames % APIS.len() == number);
+        for frames in cuts {
+            let (bench, report) = cut_after(api, frames).await;
+            assert_eq!(report.end, End::Closed, "after {frames} frames");
+            let mut bench = bench.restart(BOTH[frames % 2]).await;
+            // Replies that the cut turn did not ask for are answers to nothing now.
+            bench.chat.forget_replies();
+            let compacted = !bench.cursor.state().summary_archives.is_empty();
+            if !compacted {
+                bench.chat.reply_text("The gist again.");
+            }
+            bench.chat.reply_text("Go on.");
+            bench.chat.allow_reset();
+            let report = bench.cursor.send("Are you there?").await.success();
+            assert_eq!(report.text, "Go on.", "after {frames} frames");
+            assert_eq!(report.summaries.is_empty(), compacted, "after {frames} frames");
+            let last = bench.bodies().pop().unwrap();
+            let gist = if compacted { "The gist." } else { "The gist again." };
+            assert_compacted(&last, gist);
+            let state = bench.cursor.state();
+            assert_eq!(state.summary_archives.len(), 1);
+            bench.chat.reply_text("Yes.");
+            bench.cursor.send("Sure?").await.success();
+            assert_eq!(
+                roles(&bench.added()),
+                ["assistant", "user"],
+                "after {frames} frames"
+            );
+            bench.assert_clean();
         }
-        bench.chat.reply_text("Go on.");
-        bench.chat.allow_reset();
-        let report = bench.cursor.send("Are you there?").await.success();
-        assert_eq!(report.text, "Go on.", "after {frames} frames");
-        assert_eq!(report.summaries.is_empty(), compacted, "after {frames} frames");
-        let last = bench.bodies().pop().unwrap();
-        let gist = if compacted { "The gist." } else { "The gist again." };
-        assert_compacted(&last, gist);
-        let state = bench.cursor.state();
-        assert_eq!(state.summary_archives.len(), 1);
-        bench.chat.reply_text("Yes.");
-        bench.cursor.send("Sure?").await.success();
-        assert_eq!(
-            roles(&bench.added()),
-            ["assistant", "user"],
-            "after {frames} frames"
-        );
-        bench.assert_clean();
     }
 }
 
 #[tokio::test]
 async fn a_round_that_was_cut_is_answered_as_interrupted_before_it_is_summarised() {
-    for database in BOTH {
-        let mut bench = Bench::new().await;
+    for (api, database) in over_each_api(BOTH) {
+        let mut bench = Bench::over(api).await;
         first_turn(&mut bench, 500).await;
         bench
             .chat
@@ -391,10 +412,10 @@ async fn a_round_that_was_cut_is_answered_as_interrupted_before_it_is_summarised
 
 #[tokio::test]
 async fn a_run_that_was_cut_while_it_summarised_is_resumed_with_a_summary() {
-    for database in BOTH {
-        let mut bench = Bench::new().await;
+    for (api, database) in over_each_api(BOTH) {
+        let mut bench = Bench::over(api).await;
         first_turn(&mut bench, LARGE).await;
-        let (held, gate) = Reply::text("never read").hold_headers();
+        let (held, gate) = bench.chat.text("never read").hold_headers();
         bench.chat.reply(held);
         let mut turn = bench.cursor.start_turn("And now?").await;
         gate_reached(&mut turn, &gate).await;
@@ -437,42 +458,44 @@ fn message(text: &str, id: &str) -> UserMessage {
 
 #[tokio::test]
 async fn a_message_that_was_summarised_can_be_edited() {
-    let mut bench = Bench::new().await;
-    for turn in 1..=2 {
-        for part in 1..=2 {
-            bench.chat.reply_text(&format!("Answer {turn}.{part}."));
-            let asked = message(&format!("Question {turn}.{part}?"), &format!("m{turn}.{part}"));
-            bench.cursor.start_message(asked).await.finish().await.success();
+    for api in APIS {
+        let mut bench = Bench::over(api).await;
+        for turn in 1..=2 {
+            for part in 1..=2 {
+                bench.chat.reply_text(&format!("Answer {turn}.{part}."));
+                let asked = message(&format!("Question {turn}.{part}?"), &format!("m{turn}.{part}"));
+                bench.cursor.start_message(asked).await.finish().await.success();
+            }
+            bench.chat.reply_text(&format!("Gist {turn}."));
+            bench.cursor.summarize().await.success();
         }
-        bench.chat.reply_text(&format!("Gist {turn}."));
-        bench.cursor.summarize().await.success();
-    }
-    let state = bench.cursor.state();
-    assert_eq!((state.turns.len(), state.summary_archives.len()), (4, 2));
-    let mut bench = bench.restart(Database::Kept).await;
-    for (id, archives, expected) in [
-        // Between the two summaries: the first one stands, the second one is taken back.
-        ("m2.2", 1, "rules, Gist 1., Question 2.1?, Answer 2.1., edited"),
-        ("m1.2", 0, "rules, Question 1.1?, Answer 1.1., edited"),
-    ] {
-        bench.chat.allow_reset();
-        bench.chat.reply_text("Other.");
-        let before = bench.cursor.state();
-        let report = bench.cursor.edit(message("edited", id)).await.success();
-        assert_eq!(report.text, "Other.");
-        let said: Vec<String> = messages(&bench.bodies().pop().unwrap())[1..]
-            .iter()
-            .map(gist)
-            .collect();
-        assert_eq!(said.join(", "), expected);
         let state = bench.cursor.state();
-        assert_eq!(state.summary_archives, before.summary_archives[..archives]);
-        assert_eq!(state.summary.is_some(), archives > 0);
-        bench.chat.reply_text("Yes.");
-        bench.cursor.send("Sure?").await.success();
-        assert_eq!(roles(&bench.added()), ["assistant", "user"]);
+        assert_eq!((state.turns.len(), state.summary_archives.len()), (4, 2));
+        let mut bench = bench.restart(Database::Kept).await;
+        for (id, archives, expected) in [
+            // Between the two summaries: the first one stands, the second one is taken back.
+            ("m2.2", 1, "rules, Gist 1., Question 2.1?, Answer 2.1., edited"),
+            ("m1.2", 0, "rules, Question 1.1?, Answer 1.1., edited"),
+        ] {
+            bench.chat.allow_reset();
+            bench.chat.reply_text("Other.");
+            let before = bench.cursor.state();
+            let report = bench.cursor.edit(message("edited", id)).await.success();
+            assert_eq!(report.text, "Other.");
+            let said: Vec<String> = messages(&bench.bodies().pop().unwrap())[1..]
+                .iter()
+                .map(gist)
+                .collect();
+            assert_eq!(said.join(", "), expected);
+            let state = bench.cursor.state();
+            assert_eq!(state.summary_archives, before.summary_archives[..archives]);
+            assert_eq!(state.summary.is_some(), archives > 0);
+            bench.chat.reply_text("Yes.");
+            bench.cursor.send("Sure?").await.success();
+            assert_eq!(roles(&bench.added()), ["assistant", "user"]);
+        }
+        bench.assert_clean();
     }
-    bench.assert_clean();
 }
 
 /// What a message says, without what is around it.
@@ -492,26 +515,28 @@ fn gist(message: &Value) -> String {
 
 #[tokio::test]
 async fn a_message_that_is_edited_leaves_the_measure_of_its_branch_behind() {
-    let mut bench = Bench::new().await;
-    bench.chat.reply(Reply::text("Small.").counted(500, 10));
-    bench
-        .cursor
-        .start_message(message("One?", "m1"))
-        .await
-        .finish()
-        .await
-        .success();
-    bench.chat.reply(Reply::text("Large.").counted(LARGE, 10));
-    bench
-        .cursor
-        .start_message(message("Two?", "m2"))
-        .await
-        .finish()
-        .await
-        .success();
-    bench.chat.reply(Reply::text("Other.").counted(600, 10));
-    bench.chat.allow_reset();
-    let report = bench.cursor.edit(message("Zwei?", "m2")).await.success();
-    assert_eq!((&*report.text, report.summaries.len()), ("Other.", 0));
-    bench.assert_clean();
+    for api in APIS {
+        let mut bench = Bench::over(api).await;
+        bench.chat.reply(bench.chat.text("Small.").counted(500, 10));
+        bench
+            .cursor
+            .start_message(message("One?", "m1"))
+            .await
+            .finish()
+            .await
+            .success();
+        bench.chat.reply(bench.chat.text("Large.").counted(LARGE, 10));
+        bench
+            .cursor
+            .start_message(message("Two?", "m2"))
+            .await
+            .finish()
+            .await
+            .success();
+        bench.chat.reply(bench.chat.text("Other.").counted(600, 10));
+        bench.chat.allow_reset();
+        let report = bench.cursor.edit(message("Zwei?", "m2")).await.success();
+        assert_eq!((&*report.text, report.summaries.len()), ("Other.", 0));
+        bench.assert_clean();
+    }
 }

@@ -23,6 +23,7 @@ mod provider_input;
 mod support {
     pub mod cairn_server;
     pub mod fake_cursor;
+    pub mod over_http;
     pub mod strict_anthropic;
     pub mod strict_chat;
     pub mod strict_responses;

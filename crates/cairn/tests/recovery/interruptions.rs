@@ -1,7 +1,6 @@
 //! A turn that is stopped, at every point where it can be: what the client is told to stop, and what the model reads of
 //! it afterwards.
 
-use cairn::config::{Api, ModelConfig};
 use cairn::cursor::proto::agent::agent_server_message::Message as ServerMessage;
 use cairn::cursor::proto::agent::exec_client_message::Message as ExecAnswerMessage;
 use cairn::cursor::proto::agent::interaction_update::Message as Update;
@@ -9,18 +8,12 @@ use cairn::cursor::proto::agent::{
     ExecServerMessage, ShellRejected, ShellStream, ShellStreamBackgrounded, ShellStreamStart,
     exec_server_control_message, exec_server_message, shell_stream,
 };
-use cairn::cursor::sessions::SessionLimits;
 use cairn::demo::executor::{answered, closed};
 use cairn::demo::wire_client::RunFrame;
 use serde_json::Value;
-use tempfile::TempDir;
 
-use super::support::cairn_server::{CairnServer, KEY, chat_model};
 use super::support::fake_cursor::{End, ExecAnswer, FakeCursor, Turn, TurnReport};
-use super::support::strict_anthropic::{Said, StrictAnthropic};
-use super::support::strict_chat::Reply;
-use super::support::strict_responses::{self, StrictResponses};
-use super::support::wire_bench::{Bench, roles};
+use super::support::wire_bench::{APIS, Bench, messages, over_each_api, roles};
 
 const TWO_COMMANDS: [(&str, &str, &str); 2] = [
     ("call_1", "Shell", r#"{"command":"echo first"}"#),
@@ -105,33 +98,38 @@ fn assert_one_of_two(added: &[Value]) {
 
 #[tokio::test]
 async fn a_message_that_is_sent_while_tools_run_is_not_lost() {
-    let mut bench = Bench::new().await;
-    bench.chat.reply_calls(TWO_COMMANDS);
-    bench.chat.reply_text("Understood.");
-    hold_tools(&mut bench.cursor);
-    let mut turn = bench.cursor.start_turn("Run both.").await;
-    let open = one_of_two(&mut turn).await;
-    let mut other = turn.twin();
-    let report = other.send("Also, hurry.").await.success();
-    assert_eq!(report.text, "Understood.");
-    let old = turn.finish().await;
-    assert_eq!(old.error().0, "canceled");
-    assert_eq!(aborted(&old), [open]);
-    let added = bench.added();
-    assert_one_of_two(&added);
-    assert!(added[3]["content"].to_string().contains("Also, hurry."));
-    assert_eq!(other.state().pending_tool_calls.len(), 0);
-    other.assert_clean();
-    bench.assert_clean();
+    for api in APIS {
+        let mut bench = Bench::over(api).await;
+        bench.chat.reply_calls(TWO_COMMANDS);
+        bench.chat.reply_text("Understood.");
+        hold_tools(&mut bench.cursor);
+        let mut turn = bench.cursor.start_turn("Run both.").await;
+        let open = one_of_two(&mut turn).await;
+        let mut other = turn.twin();
+        let report = other.send("Also, hurry.").await.success();
+        assert_eq!(report.text, "Understood.");
+        let old = turn.finish().await;
+        assert_eq!(old.error().0, "canceled");
+        assert_eq!(aborted(&old), [open]);
+        let added = bench.added();
+        assert_one_of_two(&added);
+        assert!(added[3]["content"].to_string().contains("Also, hurry."));
+        assert_eq!(other.state().pending_tool_calls.len(), 0);
+        other.assert_clean();
+        bench.assert_clean();
+    }
 }
 
 #[tokio::test]
 async fn a_stop_while_arguments_stream_leaves_nothing_of_the_call() {
-    for by_action in [true, false] {
-        let mut bench = Bench::new().await;
-        let whole = Reply::calls([("call_1", "Shell", r#"{"command":"echo never run"}"#)]);
+    for (api, by_action) in over_each_api([true, false]) {
+        let mut bench = Bench::over(api).await;
+        let whole = bench
+            .chat
+            .calls([("call_1", "Shell", r#"{"command":"echo never run"}"#)]);
         // In the middle of the arguments: after the call's beginning, before its end.
-        let (held, gate) = whole.hold_at(700);
+        let begun = whole.behind("o nev");
+        let (held, gate) = whole.hold_at(begun);
         bench.chat.reply(held);
         let mut turn = bench.cursor.start_turn("Run it.").await;
         turn.until("a piece of the arguments", |frame| {
@@ -158,8 +156,8 @@ async fn a_stop_while_arguments_stream_leaves_nothing_of_the_call() {
 
 #[tokio::test]
 async fn a_stop_while_a_command_runs_keeps_the_result_that_came_and_says_so_of_the_other() {
-    for by_action in [true, false] {
-        let mut bench = Bench::new().await;
+    for (api, by_action) in over_each_api([true, false]) {
+        let mut bench = Bench::over(api).await;
         bench.chat.reply_calls(TWO_COMMANDS);
         hold_tools(&mut bench.cursor);
         let mut turn = bench.cursor.start_turn("Run both.").await;
@@ -189,9 +187,9 @@ async fn a_stop_while_a_command_runs_keeps_the_result_that_came_and_says_so_of_t
 
 #[tokio::test]
 async fn a_stop_and_a_result_at_the_same_time_leave_one_result_for_each_call() {
-    for result_first in [true, false] {
+    for (api, result_first) in over_each_api([true, false]) {
         for _ in 0..4 {
-            let mut bench = Bench::new().await;
+            let mut bench = Bench::over(api).await;
             bench.chat.reply_calls(TWO_COMMANDS);
             hold_tools(&mut bench.cursor);
             let mut turn = bench.cursor.start_turn("Run both.").await;
@@ -212,14 +210,13 @@ async fn a_stop_and_a_result_at_the_same_time_leave_one_result_for_each_call() {
             }
             run_tools(&mut bench.cursor);
             bench.cursor.send("Leave it.").await.success();
-            let body: Value = serde_json::from_slice(&bench.bodies().pop().unwrap()).unwrap();
-            let messages = body["messages"].as_array().unwrap();
+            let messages = messages(&bench.bodies().pop().unwrap());
             let answered: Vec<&str> = messages
                 .iter()
                 .filter_map(|message| message["tool_call_id"].as_str())
                 .collect();
             assert_eq!(answered, ["call_1", "call_2"]);
-            let results = contents(messages);
+            let results = contents(&messages);
             assert!(results[0].contains("first"), "{results:?}");
             assert!(
                 results[1].contains("second") || results[1].contains("unknown"),
@@ -233,46 +230,48 @@ async fn a_stop_and_a_result_at_the_same_time_leave_one_result_for_each_call() {
 
 #[tokio::test]
 async fn a_refusal_of_the_person_is_told_as_one_and_a_stop_before_it_is_not() {
-    let mut bench = Bench::new().await;
-    bench.chat.reply_calls(TWO_COMMANDS);
-    bench.cursor.hooks.exec = Box::new(|exec| {
-        if is_context(exec) {
-            return ExecAnswer::Run;
-        }
-        let Some(exec_server_message::Message::ShellStreamArgs(args)) = &exec.message else {
-            panic!("{exec:?}")
-        };
-        if args.command.contains("first") {
-            let rejected = shell_stream::Event::Rejected(ShellRejected {
-                command: args.command.clone(),
-                reason: "Not now.".into(),
-                ..Default::default()
-            });
-            ExecAnswer::Reply(vec![shell(exec.id, rejected), closed(exec.id)])
-        } else {
-            // It waits for the person's approval.
-            ExecAnswer::Hold
-        }
-    });
-    let mut turn = bench.cursor.start_turn("Run both.").await;
-    turn.until("the refusal", |frame| {
-        matches!(update_of(frame), Some(Update::ToolCallCompleted(_)))
-    })
-    .await;
-    turn.cancel().await;
-    turn.finish().await.error();
-    run_tools(&mut bench.cursor);
-    bench.chat.reply_text("Good.");
-    bench.cursor.send("Leave it.").await.success();
-    let added = bench.added();
-    let results = contents(&added);
-    assert!(results[0].contains("Not now."), "{results:?}");
-    assert!(!results[0].contains("interrupted"), "{results:?}");
-    assert!(
-        results[1].contains("interrupted") && !results[1].contains("Not now."),
-        "{results:?}"
-    );
-    bench.assert_clean();
+    for api in APIS {
+        let mut bench = Bench::over(api).await;
+        bench.chat.reply_calls(TWO_COMMANDS);
+        bench.cursor.hooks.exec = Box::new(|exec| {
+            if is_context(exec) {
+                return ExecAnswer::Run;
+            }
+            let Some(exec_server_message::Message::ShellStreamArgs(args)) = &exec.message else {
+                panic!("{exec:?}")
+            };
+            if args.command.contains("first") {
+                let rejected = shell_stream::Event::Rejected(ShellRejected {
+                    command: args.command.clone(),
+                    reason: "Not now.".into(),
+                    ..Default::default()
+                });
+                ExecAnswer::Reply(vec![shell(exec.id, rejected), closed(exec.id)])
+            } else {
+                // It waits for the person's approval.
+                ExecAnswer::Hold
+            }
+        });
+        let mut turn = bench.cursor.start_turn("Run both.").await;
+        turn.until("the refusal", |frame| {
+            matches!(update_of(frame), Some(Update::ToolCallCompleted(_)))
+        })
+        .await;
+        turn.cancel().await;
+        turn.finish().await.error();
+        run_tools(&mut bench.cursor);
+        bench.chat.reply_text("Good.");
+        bench.cursor.send("Leave it.").await.success();
+        let added = bench.added();
+        let results = contents(&added);
+        assert!(results[0].contains("Not now."), "{results:?}");
+        assert!(!results[0].contains("interrupted"), "{results:?}");
+        assert!(
+            results[1].contains("interrupted") && !results[1].contains("Not now."),
+            "{results:?}"
+        );
+        bench.assert_clean();
+    }
 }
 
 fn shell(id: u32, event: shell_stream::Event) -> cairn::cursor::proto::agent::agent_client_message::Message {
@@ -313,83 +312,4 @@ async fn a_command_in_the_background_is_not_stopped_with_its_run() {
     let report = turn.finish().await;
     assert_eq!(aborted(&report), [open]);
     bench.assert_clean();
-}
-
-/// A server with one model of this API, and a client with two commands in its workspace.
-async fn interrupted_at(model: ModelConfig) -> (CairnServer, FakeCursor, [TempDir; 2]) {
-    let (data, workspace) = (TempDir::new().unwrap(), TempDir::new().unwrap());
-    let server = CairnServer::with_models(data.path(), vec![model], SessionLimits::default()).await;
-    let mut cursor = FakeCursor::new(&server.base_url, KEY, "agent-1", workspace.path()).await;
-    hold_tools(&mut cursor);
-    let mut turn = cursor.start_turn("Run both.").await;
-    one_of_two(&mut turn).await;
-    turn.cancel().await;
-    turn.finish().await.error();
-    run_tools(&mut cursor);
-    cursor.send("Leave it.").await.success();
-    cursor.assert_clean();
-    (server, cursor, [data, workspace])
-}
-
-#[tokio::test]
-async fn a_stopped_round_is_valid_history_for_the_messages_api() {
-    let endpoint = StrictAnthropic::start().await;
-    endpoint.say(&TWO_COMMANDS.map(|(id, name, arguments)| Said::Call(id, name, arguments)));
-    endpoint.say(&[Said::Text("Good.")]);
-    let model = ModelConfig {
-        api: Api::Anthropic,
-        max_output_tokens: Some(1024),
-        ..chat_model(&endpoint.base_url())
-    };
-    let _kept = interrupted_at(model).await;
-    let last = endpoint.requests().pop().unwrap().json;
-    let messages = last["messages"].as_array().unwrap();
-    let results: Vec<_> = messages
-        .iter()
-        .flat_map(|message| message["content"].as_array().into_iter().flatten())
-        .filter(|block| block["type"] == "tool_result")
-        .map(|block| {
-            (
-                block["tool_use_id"].as_str().unwrap(),
-                block["content"].to_string(),
-            )
-        })
-        .collect();
-    assert_eq!(results.len(), 2);
-    assert_eq!((results[0].0, results[1].0), ("call_1", "call_2"));
-    assert!(
-        results[0].1.contains("first") && results[1].1.contains("interrupted"),
-        "{results:?}"
-    );
-    endpoint.assert_clean();
-}
-
-#[tokio::test]
-async fn a_stopped_round_is_valid_history_for_the_responses_api() {
-    let endpoint = StrictResponses::start().await;
-    let calls = TWO_COMMANDS.iter().fold(
-        strict_responses::Items::answer(),
-        |reply, (id, name, arguments)| reply.call(id, name, arguments),
-    );
-    endpoint.reply(calls);
-    endpoint.reply(strict_responses::Items::answer().message(None, "Good."));
-    let model = ModelConfig {
-        api: Api::OpenAiResponses,
-        ..chat_model(&endpoint.base_url())
-    };
-    let _kept = interrupted_at(model).await;
-    let last = endpoint.requests().pop().unwrap();
-    let results: Vec<_> = last
-        .input()
-        .iter()
-        .filter(|item| item["type"] == "function_call_output")
-        .map(|item| (item["call_id"].as_str().unwrap(), item["output"].to_string()))
-        .collect();
-    assert_eq!(results.len(), 2);
-    assert_eq!((results[0].0, results[1].0), ("call_1", "call_2"));
-    assert!(
-        results[0].1.contains("first") && results[1].1.contains("interrupted"),
-        "{results:?}"
-    );
-    endpoint.assert_clean();
 }

@@ -5,8 +5,7 @@ use cairn::cursor::proto::agent::{ConversationStateStructure, exec_server_messag
 use serde_json::{Value, json};
 
 use super::support::fake_cursor::{ExecAnswer, GetAnswer, SetAnswer, TurnReport, set_of};
-use super::support::strict_chat::Reply;
-use super::support::wire_bench::{Bench, Database, roles};
+use super::support::wire_bench::{Bench, Database, over_each_api, roles};
 
 /// The execs of a run that are tools.
 fn tools(report: &TurnReport) -> usize {
@@ -24,13 +23,14 @@ fn tools(report: &TurnReport) -> usize {
 
 #[tokio::test]
 async fn repeated_resumes_end_with_a_reason_until_one_advances() {
-    for database in [None, Some(Database::Kept), Some(Database::Lost)] {
-        let mut bench = Bench::new().await;
+    for (api, database) in over_each_api([None, Some(Database::Kept), Some(Database::Lost)]) {
+        let mut bench = Bench::over(api).await;
         let append = r#"{"command":"echo x >> runs.txt"}"#;
         bench.chat.reply_calls([("call_1", "Shell", append)]);
         // Three pieces of text, then the line breaks.
-        let answer = Reply::text("One two three four five six seven.");
-        bench.chat.reply(answer.broken_at(700));
+        let answer = bench.chat.text("One two three four five six seven.");
+        let begun = answer.behind("ree f");
+        bench.chat.reply(answer.broken_at(begun));
         let report = bench.cursor.send("Run it once.").await;
         assert_eq!(report.error().0, "unavailable");
         assert!(!report.text.is_empty());
@@ -38,9 +38,7 @@ async fn repeated_resumes_end_with_a_reason_until_one_advances() {
         let state = bench.cursor.state();
         assert_eq!(state.pending_tool_calls.len(), 0);
         let cut = bench.bodies().pop().unwrap();
-        if let Some(database) = database {
-            bench = bench.restart(database).await;
-        }
+        bench = bench.maybe_restart(database).await;
         for _ in 0..3 {
             bench
                 .chat
@@ -74,10 +72,10 @@ async fn repeated_resumes_end_with_a_reason_until_one_advances() {
 
 #[tokio::test]
 async fn a_restored_round_is_the_one_that_was_pending() {
-    for database in [Database::Kept, Database::Lost] {
-        let mut bench = Bench::new().await;
+    for (api, database) in over_each_api([Database::Kept, Database::Lost]) {
+        let mut bench = Bench::over(api).await;
         bench.file("a.txt", "one\n");
-        bench.chat.reply(Reply::answer(
+        bench.chat.reply(bench.chat.said(
             Some("Two files, then."),
             "Look.",
             &[
@@ -143,8 +141,8 @@ async fn a_resume_without_a_turn_says_so() {
 
 #[tokio::test]
 async fn three_turns_go_on_after_a_restart_from_blobs_that_only_the_client_has() {
-    for database in [Database::Kept, Database::Lost] {
-        let mut bench = Bench::new().await;
+    for (api, database) in over_each_api([Database::Kept, Database::Lost]) {
+        let mut bench = Bench::over(api).await;
         bench.file("a.txt", "one\n");
         for turn in 1..=3 {
             let call = format!("call_{turn}");
@@ -192,8 +190,8 @@ async fn three_turns_go_on_after_a_restart_from_blobs_that_only_the_client_has()
 
 #[tokio::test]
 async fn a_cut_between_a_blob_and_its_acknowledgement_loses_at_most_the_open_round() {
-    for database in [None, Some(Database::Kept), Some(Database::Lost)] {
-        let mut bench = Bench::new().await;
+    for (api, database) in over_each_api([None, Some(Database::Kept), Some(Database::Lost)]) {
+        let mut bench = Bench::over(api).await;
         bench.file("a.txt", "one\n");
         bench
             .chat
@@ -221,9 +219,7 @@ async fn a_cut_between_a_blob_and_its_acknowledgement_loses_at_most_the_open_rou
         // The first round is settled, the second one is pending.
         let state = bench.cursor.state();
         assert_eq!(state.pending_tool_calls.len(), 1);
-        if let Some(database) = database {
-            bench = bench.restart(database).await;
-        }
+        bench = bench.maybe_restart(database).await;
         assert_eq!(
             bench.bodies().len(),
             2,

@@ -11,6 +11,9 @@
     reason = "shared test support; not every test file uses all of it"
 )]
 
+#[path = "endpoint/lineage.rs"]
+pub mod lineage;
+
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -272,6 +275,22 @@ impl Reply {
     /// The same with a text body changed.
     pub fn with_body(mut self, change: impl FnOnce(&str) -> String) -> Self {
         self.body = change(std::str::from_utf8(&self.body).unwrap()).into();
+        self
+    }
+
+    /// Where in the body the event ends that brings this piece of the answer (see [`pieces`]).
+    pub fn behind(&self, piece: &str) -> usize {
+        let body = std::str::from_utf8(&self.body).unwrap();
+        let piece = json!(piece).to_string();
+        let at = body
+            .find(&piece)
+            .unwrap_or_else(|| panic!("no event brings {piece}"));
+        at + body[at..].find("\n\n").unwrap() + "\n\n".len()
+    }
+
+    /// The same without what comes behind the event that brings this piece.
+    pub fn until(mut self, piece: &str) -> Self {
+        self.body.truncate(self.behind(piece));
         self
     }
 

@@ -10,9 +10,11 @@ use cairn::model::{
     RevisionId, RunAction, RunId, RunKind, RunOutcome, ToolCall, ToolDefinition, ToolResult, ToolRound,
     UserOrigin,
 };
-use cairn::provider::Provider;
+use cairn::provider::{ModelEvent, Provider};
 use cairn::run::{PrefixBreaks, RunRegistry, RunServices, Views, start};
 use cairn::store::Store;
+
+use super::fake_provider::Feed;
 
 /// A database in a temporary folder, and the services on it.
 pub struct Bench {
@@ -188,6 +190,15 @@ impl FakeClient {
             }
             self.release(event);
         }
+    }
+
+    /// Feeds the beginning of an answer and goes on until it is here: the model call is under way then.
+    pub async fn until_under_way(&mut self, feed: &Feed) {
+        feed.event(ModelEvent::Start);
+        feed.event(ModelEvent::TextStart);
+        feed.event(ModelEvent::TextDelta("half an ans".into()));
+        self.until(|event| matches!(event, ClientEvent::TextDelta(_)))
+            .await;
     }
 
     /// Takes events until a round is given out.

@@ -9,16 +9,15 @@
     reason = "shared test support; not every test file uses all of it"
 )]
 
-use std::sync::Arc;
+#[path = "any_endpoint.rs"]
+mod any_endpoint;
 
-use cairn::config::{Api, ModelConfig};
+use cairn::config::Api;
 use cairn::model::{ProviderFailure, Usage};
-use cairn::provider::{ModelEvent, Provider, ProviderRouter, StopReason};
+use cairn::provider::{ModelEvent, StopReason};
 use serde_json::{Value, json};
 
-use super::strict_anthropic::StrictAnthropic;
-use super::strict_chat::{RecordedRequest, Reply, StrictChat};
-use super::strict_responses::StrictResponses;
+pub use any_endpoint::Endpoint;
 
 /// Where the events of a script go before a run sees them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -59,105 +58,6 @@ macro_rules! over_every_http_api {
         $crate::over_every_api! { anthropic:
             $crate::support::over_http::Over::Http(cairn::config::Api::Anthropic), $($name),+ }
     };
-}
-
-/// A strict endpoint of one API.
-pub enum Endpoint {
-    Chat(StrictChat),
-    Responses(StrictResponses),
-    Anthropic(StrictAnthropic),
-}
-
-macro_rules! on {
-    ($endpoint:expr, $strict:ident => $what:expr) => {
-        match $endpoint {
-            Endpoint::Chat($strict) => $what,
-            Endpoint::Responses($strict) => $what,
-            Endpoint::Anthropic($strict) => $what,
-        }
-    };
-}
-
-impl Endpoint {
-    pub async fn start(api: Api) -> Self {
-        match api {
-            Api::OpenAiChat => Self::Chat(StrictChat::start().await),
-            Api::OpenAiResponses => Self::Responses(StrictResponses::start().await),
-            Api::Anthropic => Self::Anthropic(StrictAnthropic::start().await),
-            Api::Scripted => panic!("no endpoint speaks it"),
-        }
-    }
-
-    pub fn reply(&self, reply: Reply) {
-        on!(self, strict => strict.reply(reply));
-    }
-
-    pub fn requests(&self) -> Vec<RecordedRequest> {
-        on!(self, strict => strict.requests())
-    }
-
-    pub fn violations(&self) -> Vec<String> {
-        on!(self, strict => strict.violations())
-    }
-
-    pub fn base_url(&self) -> String {
-        on!(self, strict => strict.base_url())
-    }
-
-    pub fn allow_reset(&self) {
-        on!(self, strict => strict.allow_reset());
-    }
-
-    #[track_caller]
-    pub fn assert_clean(&self) {
-        on!(self, strict => strict.assert_clean());
-    }
-
-    pub fn api(&self) -> Api {
-        match self {
-            Self::Chat(_) => Api::OpenAiChat,
-            Self::Responses(_) => Api::OpenAiResponses,
-            Self::Anthropic(_) => Api::Anthropic,
-        }
-    }
-
-    /// The real adapter for this model at this endpoint, with this key.
-    pub fn provider(&self, model: &str, key: &str) -> Arc<dyn Provider> {
-        let mut options = toml::Table::new();
-        options.insert("retry_delay_seconds".to_owned(), 0.001.into());
-        let config = ModelConfig {
-            id: "fake".to_owned(),
-            name: None,
-            api: self.api(),
-            base_url: Some(self.base_url().parse().unwrap()),
-            api_key: Some(key.to_owned().into()),
-            upstream_model: model.to_owned(),
-            context_window: None,
-            max_output_tokens: Some(4096),
-            vision: true,
-            limits: cairn::config::EntryLimits::default(),
-            options,
-        };
-        let router = ProviderRouter::from_config(&[config]).unwrap();
-        router.route("fake").unwrap()
-    }
-
-    /// A whole answer as this endpoint sends it.
-    pub fn answer(&self, steps: &[Result<ModelEvent, ProviderFailure>]) -> Reply {
-        let mut writer = Writer::new(self.api());
-        let mut sse = String::new();
-        for step in steps {
-            sse.push_str(&writer.step(step));
-        }
-        let mut reply = Reply::raw(sse);
-        reply.issues = writer.issued;
-        if let Self::Anthropic(strict) = self
-            && !writer.blocks.is_empty()
-        {
-            strict.rules(|rules| rules.gives(writer.blocks));
-        }
-        reply
-    }
 }
 
 /// What no script holds: the adapter itself says what it sends.

@@ -21,6 +21,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use serde_json::{Value, json};
 
+use super::strict_chat::endpoint::lineage::{Lineages, Sent};
 use super::strict_chat::endpoint::{Breach, RecordedRequest, Reply, Rules, StrictEndpoint, pieces};
 
 /// A block of a scripted answer.
@@ -38,26 +39,37 @@ pub enum Said<'a> {
 pub type StrictAnthropic = StrictEndpoint<AnthropicRules>;
 
 /// The rules of Messages, and what was seen by them.
-#[derive(Default)]
 pub struct AnthropicRules {
-    latest: Option<Value>,
+    lineages: Lineages,
     /// The blocks of every answer given, blank texts left out.
     given: Vec<Vec<Value>>,
     cache: PromptCache,
-    reset_allowed: bool,
+}
+
+impl Default for AnthropicRules {
+    fn default() -> Self {
+        Self {
+            lineages: Lineages::of_one_conversation(),
+            given: Vec::new(),
+            cache: PromptCache::default(),
+        }
+    }
 }
 
 impl StrictAnthropic {
     /// Queues a whole answer, which later requests must bring back as it is.
     pub fn say(&self, blocks: &[Said<'_>]) {
         self.reply(answer(blocks));
-        let given: Vec<Value> = blocks.iter().filter_map(given).collect();
-        self.rules(|rules| rules.gives(given));
     }
 
     /// The next request need not extend the one before it.
     pub fn allow_reset(&self) {
-        self.rules(|rules| rules.reset_allowed = true);
+        self.rules(|rules| rules.lineages.allow_reset());
+    }
+
+    /// Zero-based numbers of the requests that began anew with a summary.
+    pub fn resets(&self) -> Vec<usize> {
+        self.rules(|rules| rules.lineages.resets().to_vec())
     }
 }
 
@@ -113,7 +125,13 @@ pub fn answer(blocks: &[Said<'_>]) -> Reply {
     );
     events.push(json!({"type": "message_stop"}));
     let line = |event: &Value| format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap());
-    Reply::raw(events.iter().map(line).collect::<String>())
+    let mut reply = Reply::raw(events.iter().map(line).collect::<String>());
+    reply.issues = blocks
+        .iter()
+        .filter_map(given)
+        .map(|block| block.to_string())
+        .collect();
+    reply
 }
 
 /// The block as a later request must bring it back; none for a blank text, which the API refuses.
@@ -131,7 +149,8 @@ fn given(said: &Said<'_>) -> Option<Value> {
             } else {
                 arguments
             };
-            let input: Value = serde_json::from_str(arguments).unwrap();
+            // What is no JSON can be brought back by no request.
+            let input: Value = serde_json::from_str(arguments).unwrap_or_default();
             json!({"type": "tool_use", "id": id, "name": name, "input": input})
         }
     })
@@ -143,14 +162,20 @@ impl Rules for AnthropicRules {
     fn check(&mut self, request: &RecordedRequest) -> Vec<Breach> {
         self.breaches(request).into_iter().map(Breach::from).collect()
     }
+
+    /// The answer must come back as it is.
+    fn sends(&mut self, reply: &Reply) {
+        if !reply.issues.is_empty() {
+            let blocks = reply
+                .issues
+                .iter()
+                .map(|block| serde_json::from_str(block).unwrap());
+            self.given.push(blocks.collect());
+        }
+    }
 }
 
 impl AnthropicRules {
-    /// An answer of these blocks is given out, and must come back as it is.
-    pub fn gives(&mut self, blocks: Vec<Value>) {
-        self.given.push(blocks);
-    }
-
     fn breaches(&mut self, request: &RecordedRequest) -> Vec<String> {
         let mut breaches = Vec::new();
         let json = &request.json;
@@ -193,12 +218,16 @@ impl AnthropicRules {
                     .filter_map(|block| block["id"].as_str().map(str::to_owned))
                     .collect()
             };
-            let known = self.given.iter().find(|given| {
-                let thoughts = blocks.iter().filter(is_thought);
-                **given == blocks
-                    || thoughts.clone().count() > 0 && thoughts.clone().any(|block| given.contains(block))
+            let is_about = |given: &&Vec<Value>| {
+                let mut thoughts = blocks.iter().filter(is_thought);
+                thoughts.any(|block| given.contains(block))
                     || !ids(given).is_empty() && ids(given) == ids(&blocks)
-            });
+            };
+            let known = self
+                .given
+                .iter()
+                .find(|given| **given == blocks)
+                .or_else(|| self.given.iter().find(is_about));
             match known {
                 Some(given) if *given != blocks => breaches.push(format!(
                     "message {index}: blocks in an assistant message cannot be modified:\n  was {}\n  is  {}",
@@ -214,28 +243,27 @@ impl AnthropicRules {
     }
 
     fn check_extension(&mut self, request: &RecordedRequest, breaches: &mut Vec<String>) {
-        let reset_allowed = std::mem::take(&mut self.reset_allowed);
         let found = self.cache.ask(&request.json);
-        let earlier = self.latest.replace(request.json.clone());
-        let Some(earlier) = earlier.filter(|_| !reset_allowed) else {
-            return;
+        // A marker is no part of what the endpoint compares.
+        let unmarked_message = |message: &Value| {
+            let mut message = message.clone();
+            for block in message["content"].as_array_mut().into_iter().flatten() {
+                *block = unmarked(block);
+            }
+            message
         };
-        let was = PromptCache::positions(&earlier);
-        let is = PromptCache::positions(&request.json);
-        let extends = was.len() <= is.len() && was.iter().zip(&is).all(|(was, is)| was.text == is.text);
-        if !extends {
-            let at = was
-                .iter()
-                .zip(&is)
-                .take_while(|(was, is)| was.text == is.text)
-                .count();
-            breaches.push(format!(
-                "it does not extend the earlier request: block {at}:\n  was {:?}\n  is  {:?}",
-                was.get(at).map(|block| &block.text),
-                is.get(at).map(|block| &block.text)
-            ));
-        } else if request.json["cache_control"].is_object() && found < was.len() {
-            breaches.push(format!("it found only {found} of {} cached blocks", was.len()));
+        match self
+            .lineages
+            .judge(Sent::of(request, "messages", unmarked_message))
+        {
+            Err(breach) => breaches.push(breach),
+            Ok(Some(earlier)) if request.json["cache_control"].is_object() => {
+                let cached = PromptCache::positions(&serde_json::from_slice(&earlier).unwrap()).len();
+                if found < cached {
+                    breaches.push(format!("it found only {found} of {cached} cached blocks"));
+                }
+            }
+            Ok(_) => {}
         }
     }
 }

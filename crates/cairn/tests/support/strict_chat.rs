@@ -40,12 +40,10 @@ use serde_json::{Value, json};
 
 #[path = "endpoint.rs"]
 pub mod endpoint;
-#[path = "strict_chat/lineage.rs"]
-mod lineage;
 
+use endpoint::lineage::{Lineages, Sent};
 use endpoint::{Breach, Rules, StrictEndpoint, pieces};
 pub use endpoint::{RecordedRequest, Reply};
-use lineage::{Lineage, asks_for_summary, difference, repeats_a_part, shares_an_answer, summary_of};
 
 /// The fake endpoint. Ends when dropped.
 pub type StrictChat = StrictEndpoint<ChatRules>;
@@ -62,12 +60,7 @@ impl RecordedRequest {
 pub struct ChatRules {
     /// The thinking of every answer given, in order, if it must come back; empty where there was none.
     given: Option<Vec<String>>,
-    lineages: Vec<Lineage>,
-    one_conversation: bool,
-    reset_allowed: bool,
-    /// How many requests were judged.
-    judged: usize,
-    resets: Vec<usize>,
+    lineages: Lineages,
 }
 
 impl StrictChat {
@@ -99,17 +92,17 @@ impl StrictChat {
 
     /// From now on every request must extend the one before it.
     pub fn one_conversation(&self) {
-        self.rules(|rules| rules.one_conversation = true);
+        self.rules(|rules| rules.lineages.one_conversation());
     }
 
     /// Zero-based numbers of the requests that began anew with a summary.
     pub fn resets(&self) -> Vec<usize> {
-        self.rules(|rules| rules.resets.clone())
+        self.rules(|rules| rules.lineages.resets().to_vec())
     }
 
     /// The next request need not extend an earlier one (a compaction, an edited message, other parameters).
     pub fn allow_reset(&self) {
-        self.rules(|rules| rules.reset_allowed = true);
+        self.rules(|rules| rules.lineages.allow_reset());
     }
 }
 
@@ -168,27 +161,13 @@ impl Reply {
         reply.issues = vec![reasoning.unwrap_or_default().to_owned()];
         reply
     }
-
-    /// The same answer with other token counts.
-    pub fn counted(self, input: u64, output: u64) -> Self {
-        let usage = |input: u64, output: u64| {
-            json!({"prompt_tokens": input, "completion_tokens": output, "total_tokens": input + output})
-                .to_string()
-        };
-        self.with_body(|body| {
-            assert!(body.contains(&usage(100, 10)), "the answer has no counts");
-            body.replace(&usage(100, 10), &usage(input, output))
-        })
-    }
 }
 
 impl Rules for ChatRules {
     const BASE: &'static str = "/v1";
 
     fn check(&mut self, request: &RecordedRequest) -> Vec<Breach> {
-        let breaches = self.breaches(request);
-        self.judged += 1;
-        breaches.into_iter().map(Breach::from).collect()
+        self.breaches(request).into_iter().map(Breach::from).collect()
     }
 
     fn sends(&mut self, reply: &Reply) {
@@ -229,55 +208,9 @@ impl ChatRules {
                 }
             }
         }
-        self.check_extension(request, &mut breaches);
+        let sent = Sent::of(request, "messages", Value::clone);
+        breaches.extend(self.lineages.judge(sent).err());
         breaches
-    }
-
-    fn check_extension(&mut self, request: &RecordedRequest, breaches: &mut Vec<String>) {
-        let reset_allowed = std::mem::take(&mut self.reset_allowed);
-        let lineage = Lineage {
-            body: request.body.clone(),
-            json: request.json.clone(),
-        };
-        if let Some(known) = self
-            .lineages
-            .iter_mut()
-            .rev()
-            .find(|known| difference(known, request).is_none())
-        {
-            if !asks_for_summary(request) {
-                *known = lineage;
-            }
-            return;
-        }
-        if asks_for_summary(request) && self.lineages.iter().any(|known| repeats_a_part(known, request)) {
-            return;
-        }
-        if let Some(summary) = summary_of(request)
-            && !self.lineages.iter().any(|known| {
-                let earlier = known.json["messages"].as_array();
-                earlier.is_some_and(|earlier| earlier.contains(summary))
-            })
-        {
-            self.resets.push(self.judged);
-            self.lineages.push(lineage);
-            return;
-        }
-        let last = self.lineages.len().checked_sub(1);
-        let related = self
-            .lineages
-            .iter()
-            .enumerate()
-            .filter(|(index, known)| {
-                self.one_conversation && Some(*index) == last || shares_an_answer(known, request)
-            })
-            .find_map(|(_, known)| difference(known, request));
-        if let Some(difference) = related
-            && !reset_allowed
-        {
-            breaches.push(format!("it does not extend the earlier request: {difference}"));
-        }
-        self.lineages.push(lineage);
     }
 }
 

@@ -1,7 +1,7 @@
 //! A strict fake OpenAI Responses endpoint on loopback that stores nothing: scripted answers out, every request checked.
 //!
 //! It is an oracle, not a mock: whatever a test is about, each request must be valid by the rules of stateless replay and
-//! must extend the request before it byte for byte. A breach is answered with 400 or 404, as a real endpoint would, and
+//! must extend an earlier request byte for byte. A breach is answered with 400 or 404, as a real endpoint would, and
 //! recorded until [`StrictResponses::assert_clean`]. Every test that uses it calls that at its end.
 //!
 //! It knows which encrypted reasoning it has issued, and takes no other. Replies are used in the order in which they were
@@ -20,6 +20,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
+use super::strict_chat::endpoint::lineage::{Lineages, Sent};
 use super::strict_chat::endpoint::{Breach, RecordedRequest, Reply, Rules, StrictEndpoint, pieces};
 
 /// The fake endpoint. Ends when dropped.
@@ -33,10 +34,8 @@ impl RecordedRequest {
 }
 
 /// The rules of stateless Responses, and what was seen by them.
-#[derive(Default)]
 pub struct ResponsesRules {
-    latest: Option<RecordedRequest>,
-    reset_allowed: bool,
+    lineages: Lineages,
     /// Encrypted contents that were given out and are still understood.
     issued: BTreeSet<String>,
     revoked: bool,
@@ -45,10 +44,27 @@ pub struct ResponsesRules {
     knows_ids: bool,
 }
 
+impl Default for ResponsesRules {
+    fn default() -> Self {
+        Self {
+            lineages: Lineages::of_one_conversation(),
+            issued: BTreeSet::new(),
+            revoked: false,
+            uncoded_refusal: false,
+            knows_ids: false,
+        }
+    }
+}
+
 impl StrictResponses {
     /// The next request need not extend the earlier one.
     pub fn allow_reset(&self) {
-        self.rules(|rules| rules.reset_allowed = true);
+        self.rules(|rules| rules.lineages.allow_reset());
+    }
+
+    /// Zero-based numbers of the requests that began anew with a summary.
+    pub fn resets(&self) -> Vec<usize> {
+        self.rules(|rules| rules.lineages.resets().to_vec())
     }
 
     /// From now on the endpoint understands none of the reasoning that it has issued. A request that carries some is
@@ -203,7 +219,7 @@ impl Rules for ResponsesRules {
         if !self.revoked || !carries_reasoning || self.is_understood(request) {
             return None;
         }
-        self.reset_allowed = true;
+        self.lineages.allow_reset();
         Some(Breach {
             status: 400,
             code: (!self.uncoded_refusal).then_some("invalid_encrypted_content"),
@@ -215,9 +231,10 @@ impl Rules for ResponsesRules {
     fn check(&mut self, request: &RecordedRequest) -> Vec<Breach> {
         let mut breaches = Vec::new();
         self.check_body(request, &mut breaches);
-        self.check_extension(request, &mut breaches);
+        // What is refused for another reason is nothing that a later request must extend.
         if breaches.is_empty() {
-            self.latest = Some(request.clone());
+            let sent = Sent::of(request, "input", Value::clone);
+            breaches.extend(self.lineages.judge(sent).err().map(Breach::from));
         }
         breaches
     }
@@ -234,34 +251,6 @@ impl ResponsesRules {
             .iter()
             .filter_map(|item| item["encrypted_content"].as_str())
             .all(|content| self.issued.contains(content))
-    }
-
-    fn check_extension(&mut self, request: &RecordedRequest, breaches: &mut Vec<Breach>) {
-        let reset_allowed = std::mem::take(&mut self.reset_allowed);
-        let Some(latest) = self.latest.as_ref().filter(|_| !reset_allowed) else {
-            return;
-        };
-        let kept = latest.body.len() - "]}".len();
-        if !request.body.starts_with(&latest.body[..kept]) {
-            let same = latest
-                .body
-                .iter()
-                .zip(&request.body)
-                .take_while(|(a, b)| a == b)
-                .count();
-            let was = String::from_utf8_lossy(&latest.body[same..])
-                .chars()
-                .take(80)
-                .collect::<String>();
-            let is = String::from_utf8_lossy(&request.body[same..])
-                .chars()
-                .take(80)
-                .collect::<String>();
-            breach(
-                breaches,
-                format!("it does not extend the earlier request at byte {same}:\n  was {was}\n  is  {is}"),
-            );
-        }
     }
 
     fn check_body(&self, request: &RecordedRequest, breaches: &mut Vec<Breach>) {

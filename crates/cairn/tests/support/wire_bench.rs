@@ -1,16 +1,31 @@
-//! A strict client, the real server and a strict endpoint in one process, and what the endpoint was sent.
+//! A strict client, the real server and a strict endpoint of any API in one process, and what the endpoint was sent.
 
 use bytes::Bytes;
+use cairn::config::{Api, ModelConfig};
+use cairn::cursor::sessions::SessionLimits;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::cairn_server::{CairnServer, KEY};
+use super::cairn_server::{CairnServer, KEY, chat_model};
 use super::fake_cursor::FakeCursor;
-use super::strict_chat::StrictChat;
+use super::over_http::Endpoint;
+
+#[path = "wire_bench/one_form.rs"]
+mod one_form;
+
+pub use one_form::messages;
+
+/// The APIs that have endpoints.
+pub const APIS: [Api; 3] = [Api::OpenAiChat, Api::OpenAiResponses, Api::Anthropic];
+
+/// Each of these over each API.
+pub fn over_each_api<T: Copy, const N: usize>(of: [T; N]) -> impl Iterator<Item = (Api, T)> {
+    APIS.into_iter().flat_map(move |api| of.map(|one| (api, one)))
+}
 
 /// Everything that a wire-level test needs.
 pub struct Bench {
-    pub chat: StrictChat,
+    pub chat: Endpoint,
     pub server: CairnServer,
     pub cursor: FakeCursor,
     pub workspace: TempDir,
@@ -25,12 +40,18 @@ pub enum Database {
 }
 
 impl Bench {
+    /// With an endpoint of Chat Completions, for what no API has a part in.
     pub async fn new() -> Self {
-        let chat = StrictChat::start().await;
+        Self::over(Api::OpenAiChat).await
+    }
+
+    /// With an endpoint of this API.
+    pub async fn over(api: Api) -> Self {
+        let chat = Endpoint::start(api).await;
         chat.one_conversation();
         let data = TempDir::new().unwrap();
         let workspace = TempDir::new().unwrap();
-        let server = CairnServer::start(data.path(), &chat.base_url()).await;
+        let server = serve(&data, &chat).await;
         let cursor = FakeCursor::new(&server.base_url, KEY, "agent-1", workspace.path()).await;
         Self {
             chat,
@@ -54,7 +75,7 @@ impl Bench {
         if database == Database::Lost {
             data = TempDir::new().unwrap();
         }
-        let server = CairnServer::start(data.path(), &chat.base_url()).await;
+        let server = serve(&data, &chat).await;
         cursor.reconnect(&server.base_url, KEY).await;
         Self {
             chat,
@@ -62,6 +83,14 @@ impl Bench {
             cursor,
             workspace,
             data,
+        }
+    }
+
+    /// The same after a restart, if there is one.
+    pub async fn maybe_restart(self, database: Option<Database>) -> Self {
+        match database {
+            Some(database) => self.restart(database).await,
+            None => self,
         }
     }
 
@@ -102,6 +131,20 @@ impl Bench {
     }
 }
 
+/// The configured model behind this endpoint.
+pub fn model_at(endpoint: &Endpoint) -> ModelConfig {
+    ModelConfig {
+        api: endpoint.api(),
+        // One API cannot do without it.
+        max_output_tokens: (endpoint.api() == Api::Anthropic).then_some(1024),
+        ..chat_model(&endpoint.base_url())
+    }
+}
+
+async fn serve(data: &TempDir, endpoint: &Endpoint) -> CairnServer {
+    CairnServer::with_models(data.path(), vec![model_at(endpoint)], SessionLimits::default()).await
+}
+
 /// The messages of `later` on top of those of `earlier`, whose bytes it must begin with.
 #[track_caller]
 pub fn added(earlier: &[u8], later: &[u8]) -> Vec<Value> {
@@ -110,10 +153,6 @@ pub fn added(earlier: &[u8], later: &[u8]) -> Vec<Value> {
         later.starts_with(open),
         "the later body does not repeat the earlier one"
     );
-    let messages = |body: &[u8]| {
-        let body: Value = serde_json::from_slice(body).unwrap();
-        body["messages"].as_array().unwrap().clone()
-    };
     let known = messages(earlier).len();
     messages(later).split_off(known)
 }

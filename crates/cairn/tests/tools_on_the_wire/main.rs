@@ -20,7 +20,10 @@ mod refused;
 mod support {
     pub mod cairn_server;
     pub mod fake_cursor;
+    pub mod over_http;
+    pub mod strict_anthropic;
     pub mod strict_chat;
+    pub mod strict_responses;
     pub mod wire_bench;
     pub mod wire_oracle;
 }
