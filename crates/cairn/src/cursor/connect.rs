@@ -85,6 +85,9 @@ pub fn encode_message(message: &impl Message) -> Result<Bytes, EnvelopeError> {
 }
 
 /// The frame that ends a stream: `{}` or the error.
+///
+/// It cannot fail, so that no run misses its end: all that goes in is text that [`ConnectError`] cut and cleaned when it was
+/// made, and text has a form in JSON whatever it says.
 pub fn encode_end(outcome: Result<(), &ConnectError>) -> Bytes {
     let body = match outcome {
         Ok(()) => json!({}),

@@ -249,6 +249,12 @@ impl Conversation {
     /// The turn went well, whatever happened on the way: the model is told the same as if nothing had.
     pub async fn nothing_happened(&mut self, reference: &Reference) {
         self.cursor.send(NEXT).await.success();
+        self.told_as_in(reference);
+    }
+
+    /// The client has gone on with [`NEXT`], and the model was told the same as if nothing had happened.
+    #[track_caller]
+    pub fn told_as_in(&self, reference: &Reference) {
         let mut told = self.told();
         assert_eq!(told.pop().unwrap(), format!("user: {NEXT}"));
         same(&told, &reference.lines);

@@ -10,7 +10,7 @@ use cairn::cursor::sessions::SessionLimits;
 use cairn::model::FailureKind;
 use tempfile::TempDir;
 
-use super::conversation::{Broken, Conversation, GoOn, Reference, Turn, runs_are_over};
+use super::conversation::{Broken, Conversation, GoOn, NEXT, Reference, Turn, runs_are_over};
 use super::facts::Facts;
 use super::support::cairn_server::{CairnServer, KEY, chat_model};
 use super::support::fake_cursor::{self, is_heartbeat};
@@ -57,7 +57,7 @@ impl Inside {
         }
     }
 
-    /// The server is started again with an empty data folder, and the client sends no blob along.
+    /// The server is started again with an empty data folder.
     pub async fn forget_everything(self) -> Self {
         let Self {
             mut conversation,
@@ -68,9 +68,7 @@ impl Inside {
         let data = tempfile::tempdir().unwrap();
         let models = vec![chat_model(&conversation.chat.base_url())];
         let server = CairnServer::with_models(data.path(), models, limits(InboxLimits::default().gap)).await;
-        let cursor = &mut conversation.cursor;
-        cursor.reconnect(&server.base_url, KEY).await;
-        cursor.hooks.request = Box::new(|request| request.pre_fetched_blobs.clear());
+        conversation.cursor.reconnect(&server.base_url, KEY).await;
         Self {
             conversation,
             server,
@@ -87,7 +85,13 @@ impl Inside {
 
     /// The turn went well in spite of all.
     pub async fn nothing_happened(mut self, reference: &Reference) {
-        self.conversation.nothing_happened(reference).await;
+        self.conversation.cursor.send(NEXT).await.success();
+        self.went_well(reference).await;
+    }
+
+    /// The client has gone on with another message, and everything went well.
+    pub async fn went_well(self, reference: &Reference) {
+        self.conversation.told_as_in(reference);
         self.server.stop().await;
         runs_are_over(self.data.path(), 3, 0, Broken::Failed(FailureKind::Client)).await;
     }

@@ -4,11 +4,12 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
+use cairn::cursor::blob::Blob;
 use cairn::cursor::proto::agent::conversation_turn_structure::Turn;
 use cairn::cursor::proto::agent::{
     AgentConversationTurnStructure, AssistantMessage, ConversationStateStructure, ConversationStep,
-    ConversationTurnStructure, KvServerMessage, agent_server_message, conversation_step, interaction_update,
-    kv_server_message, tool_call,
+    ConversationTurnStructure, KvServerMessage, PreFetchedBlob, UserMessage, agent_server_message,
+    conversation_step, interaction_update, kv_server_message, tool_call,
 };
 use cairn::demo::wire_client::RunFrame;
 use prost::Message as _;
@@ -416,4 +417,162 @@ async fn a_reference_of_the_wrong_length_and_a_pending_text_that_is_none_are_nam
     let (bench, message) = refused(|state| state.pending_tool_calls.push("call_1".to_owned()), true).await;
     assert!(message.contains("pending_tool_calls[0]"), "{message}");
     bench.assert_clean();
+}
+
+#[tokio::test]
+async fn each_field_with_a_reference_of_the_wrong_length_is_named() {
+    type Change = fn(&mut ConversationStateStructure, Bytes);
+    let fields: [(&str, Change); 6] = [
+        ("root_prompt_messages_json", |state, id| {
+            state.root_prompt_messages_json.push(id);
+        }),
+        ("turns", |state, id| state.turns.push(id)),
+        ("todos", |state, id| state.todos.push(id)),
+        ("plan", |state, id| state.plan = Some(id)),
+        ("summary", |state, id| state.summary = Some(id)),
+        ("summary_archives", |state, id| state.summary_archives.push(id)),
+    ];
+    for (field, change) in fields {
+        for length in [0, 31, 33] {
+            let id = Bytes::from(vec![7; length]);
+            let (bench, message) = refused(|state| change(state, id), false).await;
+            assert!(
+                message.contains(&format!("field {field} ")) && message.contains(&format!("{length} bytes")),
+                "{message}"
+            );
+            bench.assert_clean();
+        }
+    }
+}
+
+/// What the client is told when an earlier message is edited and the state's blobs are as `change` makes them: it may put
+/// blobs of its own under the ids that it gives.
+async fn refused_edit(
+    change: impl FnOnce(&mut ConversationStateStructure, &mut Vec<Blob>, &Bench),
+) -> String {
+    let mut bench = Bench::new().await;
+    let asked = |text: &str| UserMessage {
+        text: text.to_owned(),
+        message_id: "m1".to_owned(),
+        ..Default::default()
+    };
+    bench.chat.reply_text("Hello.");
+    bench
+        .cursor
+        .start_message(asked("Hello?"))
+        .await
+        .finish()
+        .await
+        .success();
+    bench.chat.reply_text("The gist.");
+    bench.cursor.summarize().await.success();
+    let (mut state, mut new) = (bench.cursor.state(), Vec::new());
+    change(&mut state, &mut new, &bench);
+    bench.cursor.hooks.request = Box::new(move |request| {
+        request.conversation_state = Some(state.encode_to_vec().into());
+        let new = new.drain(..).map(|blob| PreFetchedBlob {
+            id: blob.id.to_wire(),
+            value: blob.data,
+        });
+        request.pre_fetched_blobs.extend(new);
+    });
+    let report = bench.cursor.edit(asked("Hello!")).await;
+    let (code, message) = report.error();
+    assert_eq!(code, "invalid_argument", "{message}");
+    assert_eq!(bench.bodies().len(), 2, "the model was called");
+    bench.assert_clean();
+    message.to_owned()
+}
+
+fn wrapper(turn: AgentConversationTurnStructure) -> Blob {
+    let turn = Some(Turn::AgentConversationTurn(turn));
+    Blob::new(ConversationTurnStructure { turn }.encode_to_vec())
+}
+
+#[tokio::test]
+async fn what_a_turn_or_an_archive_names_and_is_none_is_named() {
+    // Field 1 as a number: neither a message nor a step nor an archive.
+    let other = || Blob::new(vec![0x0a, 0x05, 0x01]);
+    let in_turn = |user_message: Option<Bytes>, steps: Option<Bytes>| {
+        move |state: &mut ConversationStateStructure, new: &mut Vec<Blob>, bench: &Bench| {
+            let mut changed = turn(bench, &state.turns[0]);
+            changed.user_message = user_message.unwrap_or(changed.user_message);
+            changed.steps.extend(steps);
+            let changed = wrapper(changed);
+            state.turns[0] = changed.id.to_wire();
+            new.extend([changed, other()]);
+        }
+    };
+    let id = other().id;
+    let short = Bytes::from_static(&[7; 31]);
+    for (message, expected) in [
+        (
+            refused_edit(in_turn(Some(id.to_wire()), None)).await,
+            ["user_message", &id.to_string()],
+        ),
+        (
+            refused_edit(in_turn(Some(short.clone()), None)).await,
+            ["user_message", "31 bytes"],
+        ),
+        (
+            refused_edit(in_turn(None, Some(short))).await,
+            ["steps", "31 bytes"],
+        ),
+        (
+            refused_edit(|state, new, _| {
+                state.summary_archives = vec![other().id.to_wire()];
+                new.push(other());
+            })
+            .await,
+            ["summary_archives", &id.to_string()],
+        ),
+    ] {
+        assert!(expected.iter().all(|part| message.contains(part)), "{message}");
+    }
+}
+
+#[tokio::test]
+async fn a_blob_that_is_sent_along_under_no_id_is_named() {
+    let mut bench = Bench::new().await;
+    bench.cursor.hooks.request = Box::new(|request| {
+        request.pre_fetched_blobs.push(PreFetchedBlob {
+            id: Bytes::from_static(&[7; 20]),
+            value: Bytes::new(),
+        });
+    });
+    let report = bench.cursor.send("Hello?").await;
+    let (code, message) = report.error();
+    assert_eq!(code, "invalid_argument");
+    assert!(
+        message.contains("pre_fetched_blobs") && message.contains("20 bytes"),
+        "{message}"
+    );
+    bench.assert_clean();
+}
+
+/// What comes along under an id with other bytes is not held: the client gets the true bytes before a state names it.
+#[tokio::test]
+async fn a_blob_that_came_along_with_other_bytes_is_sent_when_a_state_names_it_anew() {
+    let mut bench = Bench::new().await;
+    bench.chat.reply_text("Hello.");
+    bench.cursor.send("Hello?").await.success();
+    let answer = turn(&bench, &bench.cursor.state().turns[0]).steps[0].clone();
+    let wanted = answer.clone();
+    bench.cursor.hooks.request = Box::new(move |request| {
+        for blob in &mut request.pre_fetched_blobs {
+            if blob.id == wanted {
+                blob.value = Bytes::from_static(b"other");
+            }
+        }
+    });
+    // The same words again are the same step.
+    bench.chat.reply_text("Hello.");
+    let report = bench.cursor.send("Hello again?").await.success();
+    assert_eq!(
+        turn(&bench, &bench.cursor.state().turns[1]).steps,
+        [answer.clone()]
+    );
+    let sent = sets(&report);
+    assert_eq!(sent.iter().filter(|id| **id == answer).count(), 1);
+    bench.chat.assert_clean();
 }

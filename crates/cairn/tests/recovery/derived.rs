@@ -2,8 +2,12 @@
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use cairn::cursor::proto::agent::agent_server_message::Message as ServerMessage;
-use cairn::cursor::proto::agent::{ConversationTokenDetails, exec_server_message};
+use cairn::cursor::proto::agent::{
+    AgentMode, ConversationPlan, ConversationStateStructure, ConversationTokenDetails, ModelDetails,
+    TodoItem, UserMessage, exec_server_message,
+};
 use cairn::demo::wire_client::RunFrame;
+use prost::Message as _;
 use prost::encoding::{WireType, encode_key, encode_varint};
 use serde_json::{Value, json};
 
@@ -188,4 +192,144 @@ async fn fields_that_the_client_owns_and_a_plan_that_nobody_changed_go_back_unch
     );
     assert_eq!(report.gets, Vec::<Bytes>::new());
     bench.assert_clean();
+}
+
+/// What a state says beside the history, but for what grows with each turn.
+fn derived(state: &ConversationStateStructure) -> impl PartialEq + std::fmt::Debug + use<> {
+    (
+        state.todos.clone(),
+        state.plan.clone(),
+        state.read_paths.clone(),
+        (
+            state.communicate_update_history.clone(),
+            state.communicate_update_final_summary.clone(),
+            state.communicate_update_completed_subtitle.clone(),
+        ),
+    )
+}
+
+/// Sends a message with an id, in plan mode.
+async fn plan(bench: &mut Bench, id: &str, text: &str) -> TurnReport {
+    let message = UserMessage {
+        text: text.to_owned(),
+        message_id: id.to_owned(),
+        mode: AgentMode::Plan.into(),
+        ..Default::default()
+    };
+    bench.cursor.start_message(message).await.finish().await.success()
+}
+
+/// A restarted server says the same of a conversation as the one before, and so does the fold over the turns' own steps
+/// that an edit takes.
+#[tokio::test]
+async fn a_plan_and_what_else_was_derived_are_the_same_after_a_restart_and_after_an_edit() {
+    const PLAN: &str = "# Plan\n\n1. Read \u{e9}.\r\n";
+    for database in [Database::Kept, Database::Lost] {
+        let mut bench = Bench::new().await;
+        bench.file("a.txt", "one\n");
+        let create =
+            json!({"name": "N", "overview": "O", "plan": PLAN, "todos": [{"id": "s", "content": "S"}]});
+        bench.chat.reply_calls([
+            ("c1", "Read", r#"{"path":"a.txt"}"#),
+            (
+                "c2",
+                "TodoWrite",
+                r#"{"merge":false,"todos":[{"id":"t","content":"T","status":"in_progress"}]}"#,
+            ),
+        ]);
+        bench
+            .chat
+            .reply_calls([("c3", "CreatePlan", create.to_string().as_str())]);
+        let usage = json!({"prompt_tokens": 300, "completion_tokens": 20, "total_tokens": 320});
+        bench.chat.reply(answer("Planned.", &usage));
+        let first = plan(&mut bench, "m1", "Plan it.").await;
+        let state = bench.cursor.state();
+        let blob = |id: &Bytes| bench.cursor.blobs().get(id).unwrap().clone();
+        let kept = ConversationPlan::decode(blob(state.plan.as_ref().unwrap())).unwrap();
+        assert_eq!(kept.plan, PLAN);
+        let todos: Vec<_> = state
+            .todos
+            .iter()
+            .map(|id| TodoItem::decode(blob(id)).unwrap().content)
+            .collect();
+        assert_eq!(todos, ["T"]);
+        let read = bench.workspace.path().join("a.txt");
+        assert_eq!(state.read_paths, [read.to_str().unwrap()]);
+        assert_eq!(state.token_details.unwrap().used_tokens, 320);
+        // The plan is there with the state in which its call is settled, and not before.
+        let pending: Vec<_> = first
+            .checkpoints
+            .iter()
+            .map(|state| (state.pending_tool_calls.len(), state.plan.is_some()))
+            .collect();
+        assert_eq!(
+            pending,
+            [
+                (0, false),
+                (1, false),
+                (0, false),
+                (1, false),
+                (0, true),
+                (1, true),
+                (0, true),
+                (0, true)
+            ]
+        );
+
+        let mut bench = bench.restart(database).await;
+        bench.chat.reply(answer("More.", &Value::Null));
+        let next = plan(&mut bench, "m2", "And then?").await;
+        assert_eq!(next.gets, Vec::<Bytes>::new());
+        for checkpoint in &next.checkpoints {
+            assert_eq!(derived(checkpoint), derived(&state));
+            assert_eq!(checkpoint.turn_timings[..1], state.turn_timings[..]);
+        }
+        assert_eq!(next.checkpoints[0].token_details, state.token_details);
+
+        // An edit forgets all that and reads it from the steps of the turns before it.
+        let mut bench = bench.restart(database).await;
+        bench.chat.allow_reset();
+        bench.chat.reply(answer("Otherwise.", &Value::Null));
+        bench.cursor.cut_back_to = Some(state.clone());
+        let edited = plan(&mut bench, "m2", "And otherwise?").await;
+        for checkpoint in &edited.checkpoints {
+            assert_eq!(derived(checkpoint), derived(&state));
+            assert_eq!(checkpoint.turn_timings[..1], state.turn_timings[..]);
+        }
+        assert_eq!(edited.checkpoints[0].token_details, None);
+        bench.assert_clean();
+    }
+}
+
+#[tokio::test]
+async fn the_steps_of_a_subagent_are_the_same_after_a_restart() {
+    for database in [Database::Kept, Database::Lost] {
+        let mut bench = Bench::new().await;
+        bench.cursor.hooks.request = Box::new(|request| {
+            let model_id = request.requested_model.take().unwrap().model_id;
+            request.model_details = Some(ModelDetails {
+                model_id,
+                ..Default::default()
+            });
+            request.subagent_type_name = Some("generalPurpose".to_owned());
+            request.conversation_group_id = Some("agent-0".to_owned());
+        });
+        bench.chat.reply_calls([(
+            "c1",
+            "UpdateCurrentStep",
+            r#"{"current_step":"done","final_summary":"read it","completed_subtitle":"one line"}"#,
+        )]);
+        bench.chat.reply_text("One line.");
+        bench.cursor.send("Read it.").await.success();
+        let state = bench.cursor.state();
+        assert_eq!(state.communicate_update_history.len(), 1);
+        assert_eq!(state.communicate_update_final_summary.as_deref(), Some("read it"));
+        let mut bench = bench.restart(database).await;
+        bench.chat.reply_text("Yes.");
+        let next = bench.cursor.send("Sure?").await.success();
+        for checkpoint in &next.checkpoints {
+            assert_eq!(derived(checkpoint), derived(&state));
+        }
+        bench.assert_clean();
+    }
 }

@@ -7,7 +7,8 @@
 use prost::Message as _;
 
 use super::edit::{content_of, first_root_of, recorded_content};
-use crate::cursor::blob::{Blob, BlobId, InvalidBlobId};
+use super::hydrate::{fetch_messages, references};
+use crate::cursor::blob::{Blob, BlobId};
 use crate::cursor::blob_sync::BlobSync;
 use crate::cursor::checkpoint::ClientState;
 use crate::cursor::proto::agent::{ConversationSummary, ConversationSummaryArchive, UserMessage};
@@ -38,20 +39,10 @@ pub(super) async fn reopen_archive(
     event: &str,
     blobs: &BlobSync,
 ) -> Result<bool, RunFailure> {
-    let protocol = |error: &dyn std::fmt::Display| RunFailure::Protocol(error.to_string());
-    let data = blobs.fetch(&state.summary_archives, "summary_archives").await?;
-    let archives = data
-        .into_iter()
-        .map(ConversationSummaryArchive::decode)
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(|error| protocol(&error))?;
+    let archives: Vec<ConversationSummaryArchive> =
+        fetch_messages(blobs, &state.summary_archives, "summary_archives").await?;
     for (index, archive) in archives.iter().enumerate().rev() {
-        let archived = archive
-            .summarized_messages
-            .iter()
-            .map(|id| BlobId::from_wire(id))
-            .collect::<Result<Vec<_>, InvalidBlobId>>()
-            .map_err(|error| protocol(&error))?;
+        let archived = references(&archive.summarized_messages, "summarized_messages")?;
         let system = state.roots.first().copied();
         let roots: Vec<BlobId> = system.into_iter().chain(archived).collect();
         if first_root_of(event, &roots, blobs).await?.is_none() {

@@ -58,13 +58,14 @@ pub(super) async fn fetch_turns(
 }
 
 /// The ids in a field of a fetched message.
-pub(super) fn references(ids: &[Bytes], field: &'static str) -> Result<Vec<BlobId>, RunFailure> {
-    ids.iter()
-        .map(|id| {
-            BlobId::from_wire(id)
-                .map_err(|error| RunFailure::Protocol(format!("{field} holds no blob reference: {error}")))
-        })
-        .collect()
+pub(super) fn references(ids: &[Bytes], field: &str) -> Result<Vec<BlobId>, RunFailure> {
+    ids.iter().map(|id| reference(id, field)).collect()
+}
+
+/// An id in a field of a message.
+pub(super) fn reference(id: &Bytes, field: &str) -> Result<BlobId, RunFailure> {
+    BlobId::from_wire(id)
+        .map_err(|error| RunFailure::Protocol(format!("{field} holds no blob reference: {error}")))
 }
 
 fn wrong_kind(id: &BlobId, field: &str, error: &impl std::fmt::Display) -> RunFailure {

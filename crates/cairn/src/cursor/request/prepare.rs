@@ -13,7 +13,7 @@ use super::archive::{is_archived_edit, reopen_archive};
 use super::context_link::ContextLink;
 use super::delegation::note_taken_over;
 use super::edit::{content_of, cut_back_to, message_of, recorded_content};
-use super::hydrate::{fetch_messages, fetch_one, fetch_turns};
+use super::hydrate::{fetch_messages, fetch_one, fetch_turns, reference};
 use super::subagent::IDENTITY_EVENT;
 use super::{
     Mode, RuntimeInput, TurnEvent, collect_mcp_tools, compile_request_context, compile_runtime_message,
@@ -23,7 +23,6 @@ use super::{
 };
 use crate::clock;
 use crate::cursor::actor::CursorContext;
-use crate::cursor::blob::{BlobId, InvalidBlobId};
 use crate::cursor::blob_sync::BlobSync;
 use crate::cursor::checkpoint::{ClientState, DerivedState, Frontier, TurnStart};
 use crate::cursor::inbox::ParentReference;
@@ -90,9 +89,8 @@ pub async fn prepare(
     let prefetched = request
         .pre_fetched_blobs
         .into_iter()
-        .map(|blob| Ok((BlobId::from_wire(&blob.id)?, blob.value)))
-        .collect::<Result<Vec<_>, InvalidBlobId>>()
-        .map_err(protocol)?;
+        .map(|blob| Ok((reference(&blob.id, "pre_fetched_blobs")?, blob.value)))
+        .collect::<Result<Vec<_>, RunFailure>>()?;
     blobs.offer(prefetched);
     blobs.note_held(
         state
@@ -464,7 +462,7 @@ async fn new_messages(
     } = turn;
     let mut fetched = HashMap::new();
     for need in needed_blobs(message) {
-        let id = BlobId::from_wire(&need.id).map_err(protocol)?;
+        let id = reference(&need.id, &need.what)?;
         fetched.insert(need.id, fetch_one(blobs, id, "selected_context").await?);
     }
     let now = i64::try_from((context.clock)())
