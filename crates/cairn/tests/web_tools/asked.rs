@@ -474,6 +474,14 @@ fn what_is_no_text_is_not_shown() {
     assert_eq!(result, finished(text, true));
 }
 
+#[test]
+fn a_page_whose_markup_grows_without_end_is_not_shown() {
+    let page: String = (0..2_000).map(|n| format!("<div><b id={n}></div>")).collect();
+    let (result, _) = fetch(200, "text/html", &page);
+    let text = "The markup of http://h/p is too broken to be read as a page. Download it with a command if you need it.";
+    assert_eq!(result, finished(text, true));
+}
+
 fn picture_allowed(tools: &mut ToolRuntime, arguments: &str) -> Vec<Effect> {
     use pb::generate_image_request_response::{Approved, Result};
     let (id, _) = asked(&begin(tools, "GenerateImage", arguments));

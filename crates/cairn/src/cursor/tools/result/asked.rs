@@ -1,7 +1,7 @@
 //! Results of the tools that ask the person first. Must never know: query and exec ids.
 
 use super::exec::because;
-use super::page::readable;
+use super::page::{Unreadable, readable};
 use super::{BoundedText, ModelText, Outcome};
 use crate::cursor::proto::agent::{
     AskQuestionArgs, AskQuestionError, AskQuestionResult, AskQuestionSuccess, AskQuestionToolCall,
@@ -213,12 +213,22 @@ pub(in super::super) fn fetched(args: WebFetchArgs, result: fetch_result::Result
         }
     };
     let status = success.status_code;
-    let Some(markdown) = readable(&success.content_type, &success.content) else {
-        let text = format!(
-            "{} is no text ({}): WebFetch shows text only. Download it with a command if you need it.",
-            success.url, success.content_type
-        );
-        return fetch_failed(args, &text);
+    let markdown = match readable(&success.content_type, &success.content) {
+        Ok(markdown) => markdown,
+        Err(Unreadable::NoText) => {
+            let text = format!(
+                "{} is no text ({}): WebFetch shows text only. Download it with a command if you need it.",
+                success.url, success.content_type
+            );
+            return fetch_failed(args, &text);
+        }
+        Err(Unreadable::TooTangled) => {
+            let text = format!(
+                "The markup of {} is too broken to be read as a page. Download it with a command if you need it.",
+                success.url
+            );
+            return fetch_failed(args, &text);
+        }
     };
     if !(200..300).contains(&status) {
         let mut body = BoundedText::default();

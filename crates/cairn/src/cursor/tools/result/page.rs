@@ -3,6 +3,8 @@
 //! The conversion is htmd's: a reader of HTML as browsers have it, whatever the page's faults, and the usual Markdown.
 //! Must never know: where a page came from.
 
+mod tree;
+
 use std::rc::Rc;
 
 use htmd::HtmlToMarkdown;
@@ -24,8 +26,17 @@ const TEXTS: [&str; 8] = [
     "graphql",
 ];
 
-/// The content as text. None if it is no text.
-pub(super) fn readable(content_type: &str, content: &str) -> Option<String> {
+/// Why a page cannot be shown.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Unreadable {
+    /// It is no text.
+    NoText,
+    /// Its markup grows without end when it is read.
+    TooTangled,
+}
+
+/// The content as text.
+pub(super) fn readable(content_type: &str, content: &str) -> Result<String, Unreadable> {
     let kind = content_type
         .split(';')
         .next()
@@ -33,13 +44,14 @@ pub(super) fn readable(content_type: &str, content: &str) -> Option<String> {
         .trim()
         .to_ascii_lowercase();
     match kind.as_str() {
-        "text/html" | "application/xhtml+xml" => Some(markdown(content)),
+        "text/html" | "application/xhtml+xml" => markdown(content),
         // Without a type the content itself has to show it.
-        "" => (!content.contains(['\0', char::REPLACEMENT_CHARACTER])).then(|| content.to_owned()),
-        kind => {
-            let is_text = kind.starts_with("text/") || TEXTS.iter().any(|text| kind.contains(text));
-            is_text.then(|| content.to_owned())
+        "" if content.contains(['\0', char::REPLACEMENT_CHARACTER]) => Err(Unreadable::NoText),
+        "" => Ok(content.to_owned()),
+        kind if kind.starts_with("text/") || TEXTS.iter().any(|text| kind.contains(text)) => {
+            Ok(content.to_owned())
         }
+        _ => Err(Unreadable::NoText),
     }
 }
 
@@ -47,14 +59,15 @@ pub(super) fn readable(content_type: &str, content: &str) -> Option<String> {
 /// exhaust the thread's stack. Pages that people wrote have some dozen levels.
 const DEEPEST: usize = 200;
 
-fn markdown(html: &str) -> String {
-    let converter = HtmlToMarkdown::builder().skip_tags(UNSEEN.to_vec()).build();
-    match converter.html_to_tree(html) {
-        Ok(tree) if is_deeper(&tree, DEEPEST) => text_of(&tree),
-        Ok(tree) => converter.tree_to_markdown(&tree),
-        // The parser takes any text; it fails only where its input cannot be read, and a string can.
-        Err(_) => html.to_owned(),
-    }
+fn markdown(html: &str) -> Result<String, Unreadable> {
+    let tree = tree::parse(html).map_err(|tree::TooTangled| Unreadable::TooTangled)?;
+    Ok(match is_deeper(&tree, DEEPEST) {
+        true => text_of(&tree),
+        false => HtmlToMarkdown::builder()
+            .skip_tags(UNSEEN.to_vec())
+            .build()
+            .tree_to_markdown(&tree),
+    })
 }
 
 /// Whether the tree has more than this many levels below its root.
@@ -99,7 +112,7 @@ fn text_of(tree: &Rc<Node>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::readable;
+    use super::{UNSEEN, Unreadable, readable};
 
     #[test]
     fn a_page_becomes_markdown_without_what_nobody_sees() {
@@ -108,7 +121,7 @@ mod tests {
         let expected = "# Hello\n\nSome [link](/x) & **text**\n\n*   a\n*   b";
         assert_eq!(
             readable("text/html; charset=utf-8", html).as_deref(),
-            Some(expected)
+            Ok(expected)
         );
     }
 
@@ -126,32 +139,73 @@ mod tests {
         ] {
             let page = format!(
                 "<title>no</title>{}a &amp; b<p>c{}",
-                begin.repeat(2_000),
-                end.repeat(2_000)
+                begin.repeat(1_000),
+                end.repeat(1_000)
             );
             let read = readable("text/html", &page);
-            assert_eq!(read.as_deref(), Some("a & b\nc\n"), "{begin}");
+            assert_eq!(read.as_deref(), Ok("a & b\nc\n"), "{begin}");
         }
-        let opened: String = (0..1_000).map(|n| format!("<div><b id={n}></div>")).collect();
-        assert_eq!(
-            readable("text/html", &format!("{opened}x")).as_deref(),
-            Some("x\n")
-        );
+        let opened: String = (0..500).map(|n| format!("<div><b id={n}></div>")).collect();
+        assert_eq!(readable("text/html", &format!("{opened}x")).as_deref(), Ok("x\n"));
         // Many siblings are no depth.
         let list = format!("<ul>{}</ul>", "<li>one".repeat(1_000));
-        assert!(readable("text/html", &list).is_some_and(|text| text.starts_with("*   one\n*   one")));
+        assert!(readable("text/html", &list).is_ok_and(|text| text.starts_with("*   one\n*   one")));
+    }
+
+    #[test]
+    fn a_long_page_is_the_same_read_in_pieces() {
+        let paragraphs: String = (0..3_000)
+            .map(|n| {
+                format!(
+                    "<h2 id={n}>Ü😀 {n}</h2><p>Some <b>bold &amp; <i>mixed</b> text</i> 世界 <a href='/x?a=1&b={n}'>go</a>\
+                     <table><tr><td>{n}<td>b</table><pre>  x\n  y</pre><!-- no -->"
+                )
+            })
+            .collect();
+        let html = format!("<!doctype html><title>T</title><body>{paragraphs}");
+        let at_once = htmd::HtmlToMarkdown::builder()
+            .skip_tags(UNSEEN.to_vec())
+            .build()
+            .convert(&html)
+            .unwrap();
+        assert!(at_once.len() > 100_000);
+        assert!(
+            readable("text/html", &html).unwrap() == at_once,
+            "the pages differ"
+        );
+    }
+
+    /// Each of these grows with the square of its length.
+    #[test]
+    fn a_page_that_grows_without_end_is_given_up() {
+        let numbered = |form: &dyn Fn(usize) -> String| -> String { (0..60_000).map(form).collect() };
+        for page in [
+            numbered(&|n| format!("<div><b id={n}></div>")),
+            numbered(&|n| format!("<p><i id={n}>")),
+        ] {
+            assert_eq!(
+                readable("text/html", &page),
+                Err(Unreadable::TooTangled),
+                "{}",
+                &page[..40]
+            );
+        }
     }
 
     #[test]
     fn other_text_stays_and_what_is_no_text_is_refused() {
-        let check = |kind: &str, content: &str, expected: Option<&str>| {
-            assert_eq!(readable(kind, content).as_deref(), expected, "{kind}");
+        let check = |kind: &str, content: &str, expected: Result<&str, &Unreadable>| {
+            assert_eq!(
+                readable(kind, content).as_deref(),
+                expected.map_err(|e| e),
+                "{kind}"
+            );
         };
-        check("text/plain", "a\nb", Some("a\nb"));
-        check("application/ld+json", "{}", Some("{}"));
-        check("", "words", Some("words"));
-        check("", "\u{FFFD}PNG", None);
-        check("image/png", "x", None);
-        check("application/octet-stream", "x", None);
+        check("text/plain", "a\nb", Ok("a\nb"));
+        check("application/ld+json", "{}", Ok("{}"));
+        check("", "words", Ok("words"));
+        check("", "\u{FFFD}PNG", Err(&Unreadable::NoText));
+        check("image/png", "x", Err(&Unreadable::NoText));
+        check("application/octet-stream", "x", Err(&Unreadable::NoText));
     }
 }
