@@ -271,11 +271,7 @@ pub async fn prepare(
             cloud: request.can_create_cloud_subagents == Some(true),
         },
     };
-    let base_size = state
-        .token_details
-        .map(|details| u64::from(details.used_tokens))
-        .filter(|tokens| *tokens > 0);
-    let compaction = context.prompts.compaction().spec(&model, base_size);
+    let compaction = context.prompts.compaction().spec(&model, state.measured());
     Ok(Prepared {
         run: PreparedRun {
             id: run_id(request_id),
