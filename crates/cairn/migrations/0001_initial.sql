@@ -1,6 +1,6 @@
 -- Facts are only added: messages, revisions, calls, completions and cas rows are never updated or deleted.
 -- What changes is small: a conversation's head and owner, a run's progress and end, a model call's end, a round's
--- state, who is told of a delegation's end, and once the size that a compaction came to.
+-- state, and who is told of a delegation's end.
 --
 -- Every commit writes whole pages, so rows that each turn adds are kept short and in order: texts stand once,
 -- in a table that gives them an integer `key`; other tables refer to the key. Without that, a long
@@ -176,10 +176,7 @@ CREATE TABLE compactions (
     run_key             INTEGER NOT NULL REFERENCES runs (key),
     -- Zero-based index of the run's model call that made the summary; of a shortening, of the one that was refused.
     provider_call_index INTEGER NOT NULL CHECK (provider_call_index >= 0),
-    reason              TEXT NOT NULL CHECK (reason IN ('threshold', 'refusal', 'shortening', 'manual')),
-    -- Tokens that the endpoint reported for the first model call after it. NULL until it did, and where a round had to
-    -- be left unsummarised.
-    size_after          INTEGER CHECK (size_after >= 0)
+    reason              TEXT NOT NULL CHECK (reason IN ('threshold', 'refusal', 'shortening', 'manual'))
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX compactions_of_run ON compactions (run_key);

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use crate::app::DATABASE_FILE;
-use crate::model::{ConversationId, ItemDigest, ItemKind, Usage};
+use crate::model::{ConversationId, ItemDigest, ItemKind, Usage, estimate_bytes};
 use crate::store::{ModelCallRecord, PrefixVerdict, Records, StoreError};
 
 /// Why there is nothing to show.
@@ -82,7 +82,10 @@ pub fn write_table(out: &mut dyn Write, calls: &[ModelCallRecord]) -> io::Result
             total(&call.items).to_string(),
             shared(call).to_string(),
             counted(usage.cache_read),
-            counted(usage.input()),
+            match usage.input() {
+                Some(tokens) => tokens.to_string(),
+                None => format!("~{}", estimated(call)),
+            },
             remark(call),
         ]);
     }
@@ -103,6 +106,12 @@ pub fn write_table(out: &mut dyn Write, calls: &[ModelCallRecord]) -> io::Result
             line.push_str(&cell);
         }
         writeln!(out, "{}", line.trim_end())?;
+    }
+    if calls.iter().any(|call| usage(call).input().is_none()) {
+        writeln!(
+            out,
+            "~ is an estimate from the request's bytes: the endpoint counted nothing"
+        )?;
     }
     let broken = calls.iter().filter(|call| is_broken(call)).count();
     match broken {
@@ -145,7 +154,7 @@ fn to_json(call: &ModelCallRecord) -> Value {
             )
         }
     };
-    json!({
+    let mut report = json!({
         "run": call.run.as_str(),
         "index": call.index,
         "model": call.model_id,
@@ -159,11 +168,22 @@ fn to_json(call: &ModelCallRecord) -> Value {
         "answered": call.end.map(|end| end.answered),
         "cached_tokens": usage.cache_read,
         "input_tokens": usage.input(),
-    })
+    });
+    if usage.input().is_none() {
+        // Under a name of its own: nobody counted it.
+        report["estimated_input_tokens"] = estimated(call).into();
+    }
+    report
 }
 
 fn usage(call: &ModelCallRecord) -> Usage {
     call.end.and_then(|end| end.usage).unwrap_or_default()
+}
+
+/// The input's tokens where the endpoint did not count them. Pictures are bytes like all others here, so with them it is
+/// far too high.
+fn estimated(call: &ModelCallRecord) -> u64 {
+    estimate_bytes(total(&call.items))
 }
 
 fn total(items: &[ItemDigest]) -> u64 {
@@ -203,4 +223,59 @@ fn place(items: &[ItemDigest], item: usize) -> (&'static str, usize) {
         .filter(|earlier| earlier.kind == kind.unwrap_or(ItemKind::Message))
         .count();
     (kind.map_or("end", ItemKind::as_str), number)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+    use crate::model::RunId;
+    use crate::store::ModelCallEnd;
+
+    #[test]
+    fn an_input_that_nobody_counted_is_an_estimate_and_says_so() {
+        let call = |usage| ModelCallRecord {
+            run: RunId::new("run"),
+            index: 0,
+            model_id: "m".into(),
+            lineage: "l".into(),
+            items: vec![ItemDigest {
+                kind: ItemKind::Message,
+                bytes: 301,
+                hash: [0; 16],
+            }],
+            kept: 0,
+            beside: false,
+            verdict: PrefixVerdict::Extends,
+            end: Some(ModelCallEnd {
+                answered: true,
+                usage,
+            }),
+        };
+        let reported = Usage {
+            fresh_input: Some(90),
+            output: Some(1),
+            ..Usage::default()
+        };
+        let calls = [call(Some(reported)), call(None)];
+        let mut out = Vec::new();
+        write_table(&mut out, &calls).unwrap();
+        let table = String::from_utf8(out).unwrap();
+        let lines: Vec<Vec<&str>> = table
+            .lines()
+            .map(|line| line.split_whitespace().collect())
+            .collect();
+        assert_eq!(lines[1], ["1", "m", "1", "301", "0", "-", "90"]);
+        assert_eq!(lines[2], ["2", "m", "1", "301", "0", "-", "~101"]);
+        assert_eq!(
+            lines[3].join(" "),
+            "~ is an estimate from the request's bytes: the endpoint counted nothing"
+        );
+        let json = calls.each_ref().map(to_json);
+        assert_eq!(json[0]["input_tokens"], 90);
+        assert_eq!(json[0].get("estimated_input_tokens"), None);
+        assert_eq!(json[1]["input_tokens"], Value::Null);
+        assert_eq!(json[1]["estimated_input_tokens"], 101);
+    }
 }

@@ -35,6 +35,8 @@ mod endpoints;
 mod engine;
 #[path = "compaction/failures.rs"]
 mod failures;
+#[path = "compaction/sizes.rs"]
+mod sizes;
 #[path = "compaction/talk.rs"]
 mod talk;
 #[path = "compaction/too_long.rs"]

@@ -33,8 +33,8 @@ use std::sync::{Arc, Mutex};
 
 use cairn::config::{Api as ConfiguredApi, ModelConfig};
 use cairn::model::{
-    CompactionSpec, Frame, Message, MessageBody, MessageId, ModelRequest, ModelSpec, Part, PromptSpec,
-    RevisionId, RunAction, RunOutcome, ToolDefinition, UserOrigin,
+    CompactionSpec, ConversationSize, Frame, MeasuredHistory, Message, MessageBody, MessageId, ModelRequest,
+    ModelSpec, Part, PromptSpec, RevisionId, RunAction, RunOutcome, ToolDefinition, UserOrigin,
 };
 use cairn::provider::{ModelEvent, ModelInvocation, ModelStream, Provider, ProviderRouter, digest_of};
 use cairn::run::{PrefixBreaks, RunServices, start};
@@ -198,7 +198,10 @@ impl Host for Engine {
             },
             shortened_characters: 16_000,
             threshold: Some(1_000_000),
-            base_size: Some(1_000_000),
+            base: Some(MeasuredHistory {
+                size: ConversationSize::Reported(1_000_000),
+                after_compaction: None,
+            }),
         });
         run.prompt = Arc::new(prompt(self.instructions[turn - 1]));
         let (handle, _task) = start(services, run);

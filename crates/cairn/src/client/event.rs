@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use crate::model::{CallId, HistoryItem, RevisionId, RunFailure, RunOutcome, ToolResult, ToolRound, Usage};
+use crate::model::{
+    CallId, HistoryItem, MeasuredHistory, RevisionId, RunFailure, RunOutcome, ToolResult, ToolRound, Usage,
+};
 
 /// What a run says to its client.
 #[derive(Debug)]
@@ -56,6 +58,8 @@ pub enum ClientEvent {
     },
     /// What the provider reported for the model call that just completed.
     Usage(Usage),
+    /// How large the history is, now that the model has answered it.
+    Measured(MeasuredHistory),
     /// Something that the person should read and the model never sees.
     Notice(Arc<str>),
     /// The model finished with these calls and they are durable: execute them.

@@ -138,6 +138,7 @@ async fn conduct(
         writer: output.writer(),
         store: context.services.store.clone(),
         conversation: run.conversation.clone(),
+        context_window: run.model.context_window.unwrap_or_default(),
         tool_names,
         dynamic_tools,
     };

@@ -20,9 +20,7 @@ use super::interaction;
 use super::lifecycle::{end_of, failed};
 use super::pictures::{self, Entered};
 use super::presentation::Presentation;
-use super::proto::agent::{
-    AgentServerMessage, ConversationTokenDetails, agent_client_message, conversation_action,
-};
+use super::proto::agent::{AgentServerMessage, agent_client_message, conversation_action};
 use super::request::ContextLink;
 use super::run_sse::RunWriter;
 use super::shown_text::ShownText;
@@ -30,8 +28,8 @@ use super::tools::{Effect, ServiceAnswer, ServiceRequest, ToolProtocolError, Too
 use crate::client::{Barrier, ClientCommand, ClientEvent, ClientHandle, StateCause};
 use crate::clock;
 use crate::model::{
-    Assistant, CallId, Delegation, HistoryItem, Message, ModelSpec, RevisionId, RunFailure, RunOutcome,
-    ToolContent, ToolResult, ToolRound, Usage,
+    Assistant, CallId, Delegation, HistoryItem, MeasuredHistory, Message, ModelSpec, RevisionId, RunFailure,
+    RunOutcome, ToolContent, ToolResult, ToolRound, Usage,
 };
 use crate::web::WebServices;
 
@@ -62,8 +60,8 @@ pub(super) struct Session {
     pub delegations: Delegations,
     /// What each model call of the run reported, those for summaries too.
     pub usage: Vec<Option<Usage>>,
-    /// What the last model call for an answer reported: how full the context is.
-    pub measured: Option<Usage>,
+    /// How large the history is, by the last model call for an answer.
+    pub measured: Option<MeasuredHistory>,
     /// Whether the current model call is for a summary.
     pub summarising: bool,
     /// When the current model call began; freezes the time of a staged answer.
@@ -267,10 +265,8 @@ impl Session {
                 let effects = self.tools.arguments_delta(&call, &delta);
                 self.apply_or_refuse(effects).await;
             }
+            ClientEvent::Measured(measured) => self.measured = Some(measured),
             ClientEvent::Usage(usage) => {
-                if !self.summarising {
-                    self.measured = Some(usage);
-                }
                 if let Some(last) = self.usage.last_mut() {
                     *last = Some(usage);
                 }
@@ -311,12 +307,11 @@ impl Session {
             }
             (StateCause::ToolRoundStarted(round), _) => {
                 let steps = self.presentation.take_said();
-                let token_details = self.token_details();
                 let assistant = self.staged_round(&round);
                 self.enqueue(CheckpointJob::Staged {
                     assistant,
                     steps,
-                    token_details,
+                    measured: self.measured,
                 });
             }
             (StateCause::ToolResult(result), _) => {
@@ -363,7 +358,6 @@ impl Session {
                 let (reply, ready) = oneshot::channel();
                 self.final_checkpoints = Some(ready);
                 let steps = self.presentation.take_said();
-                let token_details = self.token_details();
                 let assistant = appended.iter().rev().find_map(|item| match item.as_ref() {
                     HistoryItem::Assistant { said, calls, .. } if calls.is_empty() => Some(said.clone()),
                     _ => None,
@@ -374,7 +368,7 @@ impl Session {
                     assistant,
                     revision,
                     steps,
-                    token_details,
+                    measured: self.measured,
                     reply,
                     barrier,
                 });
@@ -567,14 +561,5 @@ impl Session {
             provider_message_id: self.model_call_id(),
             started_at_ms: self.call_started_at_ms,
         }
-    }
-
-    /// Input and output of the last model call for an answer, where the provider reported both. [capture]
-    fn token_details(&self) -> Option<ConversationTokenDetails> {
-        let used = self.measured?.size()?;
-        Some(ConversationTokenDetails {
-            used_tokens: u32::try_from(used).unwrap_or(u32::MAX),
-            max_tokens: self.model.context_window.unwrap_or_default(),
-        })
     }
 }

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use super::Frame;
+use super::{Frame, MeasuredHistory};
 
 /// When a run compacts its history, and what is said to the model for it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -19,11 +19,11 @@ pub struct CompactionSpec {
     pub shortened: Frame,
     /// How much all that is shortened may keep together, in characters.
     pub shortened_characters: usize,
-    /// Size of the history, in tokens as an endpoint reported them, from which on it is compacted before the next model
-    /// call. Absent: only when the endpoint refuses it as too long.
+    /// Size of the history, in tokens, from which on it is compacted before the next model call. Absent: only when the
+    /// endpoint refuses it as too long.
     pub threshold: Option<u64>,
-    /// What the last model call behind the base revision held and said, in tokens as its endpoint reported them.
-    pub base_size: Option<u64>,
+    /// What was known of the base revision's history after its last model call.
+    pub base: Option<MeasuredHistory>,
 }
 
 /// Why a history was compacted.

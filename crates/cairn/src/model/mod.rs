@@ -12,6 +12,7 @@ mod inference;
 mod message;
 mod prefix;
 mod run;
+mod size;
 mod spec;
 mod subagent;
 mod tool;
@@ -31,6 +32,10 @@ pub use prefix::{
     first_head_break, first_message_break, first_settled_break, shared_items,
 };
 pub use run::{PendingAssistant, PreparedRun, PromptBasis, RunAction, RunKind, RunOutcome};
+pub use size::{
+    BYTES_PER_TOKEN, ConversationSize, MeasuredHistory, TOKENS_PER_PICTURE, estimate_answer, estimate_bytes,
+    estimate_history, estimate_prompt, estimate_text,
+};
 pub use spec::{EntryLimits, Latency, ModelSpec, ReasoningEffort, ReasoningSpec};
 pub use subagent::{
     Delegation, DelegationOrigin, NoSubagentModel, SubagentKind, SubagentModel, SubagentModels,

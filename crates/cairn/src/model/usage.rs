@@ -1,4 +1,4 @@
-//! Token counts as a provider reported them. Nothing here is ever estimated.
+//! Token counts as a provider reported them. Nothing here is ever estimated; see `size` for what is.
 //!
 //! Must never know: which provider uses which dialect.
 

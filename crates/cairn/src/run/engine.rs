@@ -144,6 +144,7 @@ impl<'a> Engine<'a> {
             }
         }
         self.unannounced = self.history.items().len();
+        self.compactor.count_base(self.unannounced);
         match self.run.action.clone() {
             RunAction::Start {
                 interrupted,
@@ -225,7 +226,7 @@ impl<'a> Engine<'a> {
             let history = self.history.items().to_vec();
             match self.call_model(history, Purpose::Answer).await? {
                 Ok(output) => {
-                    self.note_size(output.usage).await?;
+                    self.note_size(&output).await?;
                     return Ok((index, output));
                 }
                 Err(failed) => self.compact_after_refusal(failed).await?,

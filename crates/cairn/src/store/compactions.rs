@@ -6,7 +6,6 @@
 use sqlx::{FromRow, SqliteConnection};
 
 use super::conversations;
-use super::error::column;
 use super::revisions::{self, Appended};
 use super::{Store, StoreError};
 use crate::model::{CompactionTrigger, ConversationId, Message, RevisionId, RunId};
@@ -26,9 +25,6 @@ pub struct Compaction {
     pub provider_call_index: u32,
     /// Why.
     pub trigger: CompactionTrigger,
-    /// What the endpoint reported for the first model call after it, in tokens; absent until it did, and where a round
-    /// had to be left unsummarised.
-    pub size_after: Option<u64>,
 }
 
 #[derive(FromRow)]
@@ -38,7 +34,6 @@ struct CompactionRow {
     run: String,
     provider_call_index: i64,
     reason: String,
-    size_after: Option<i64>,
 }
 
 impl Store {
@@ -83,29 +78,6 @@ impl Store {
             .map_err(StoreError::database("commit a compaction"))?;
         self.histories.insert(revision.clone(), messages.into());
         Ok(revision)
-    }
-
-    /// Records what the endpoint reported for the first model call after a compaction. A later report changes nothing.
-    ///
-    /// # Errors
-    /// [`StoreError::NotOwner`].
-    pub async fn note_size_after(
-        &self,
-        run: &RunId,
-        compaction: &RevisionId,
-        size: u64,
-    ) -> Result<(), StoreError> {
-        let mut tx = self.write().await?;
-        conversations::owned(&mut tx, run).await?;
-        sqlx::query("UPDATE compactions SET size_after = ? WHERE revision = ? AND size_after IS NULL")
-            .bind(column("a token count", size)?)
-            .bind(revisions::key_of(compaction)?.as_slice())
-            .execute(&mut *tx)
-            .await
-            .map_err(StoreError::database("record a compacted size"))?;
-        tx.commit()
-            .await
-            .map_err(StoreError::database("commit a compacted size"))
     }
 
     /// The compaction that the revision's history began with, if it began with one.
@@ -170,11 +142,6 @@ impl CompactionRow {
             provider_call_index: u32::try_from(self.provider_call_index)
                 .map_err(|_| damaged("its provider_call_index is out of range"))?,
             trigger,
-            size_after: self
-                .size_after
-                .map(u64::try_from)
-                .transpose()
-                .map_err(|_| damaged("its size_after is negative"))?,
             revision,
         })
     }

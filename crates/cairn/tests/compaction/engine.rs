@@ -2,7 +2,8 @@
 
 use cairn::config::{Api, ModelConfig};
 use cairn::model::{
-    CompactionTrigger, ModelRequest, ModelSpec, ProviderFault, RunAction, RunFailure, RunOutcome, Usage,
+    CompactionTrigger, ConversationSize, MeasuredHistory, ModelRequest, ModelSpec, ProviderFault, RunAction,
+    RunFailure, RunOutcome, Usage,
 };
 use cairn::provider::anthropic::{self, Anthropic};
 use cairn::provider::openai_chat::{self, OpenAiChat};
@@ -243,7 +244,7 @@ async fn a_size_that_nobody_reports_compacts_nothing() {
     talk.base_size = None;
     talk.provider.answer(with_usage(0, 0, text("Again.")));
     assert_eq!(talk.say("And?").await, RunOutcome::Completed);
-    assert_eq!(talk.compactions().await[0].size_after, None);
+    assert_eq!(talk.compactions().await.len(), 1);
 }
 
 #[tokio::test]
@@ -295,12 +296,12 @@ async fn a_round_that_did_not_fit_is_summarised_as_soon_as_it_was_answered() {
         ]
     );
     let sizes: Vec<_> = talk
-        .compactions()
-        .await
+        .measured
         .iter()
-        .map(|compaction| compaction.size_after)
+        .map(|measured| measured.after_compaction)
         .collect();
-    assert_eq!(sizes, [None, Some(300)]);
+    // A round that was left as it is says nothing about how small a summary makes the history.
+    assert_eq!(sizes, [None, None, None, Some(300)]);
 }
 
 #[tokio::test]
@@ -411,13 +412,7 @@ async fn after_one_compaction_there_is_none_until_the_threshold_is_passed_again(
         requests[9],
         ["context: the rules", "summary: <the second gist>", "user: 7?"]
     );
-    let sizes: Vec<_> = talk
-        .compactions()
-        .await
-        .iter()
-        .map(|compaction| compaction.size_after)
-        .collect();
-    assert_eq!(sizes, [Some(100), Some(100)]);
+    assert_eq!(talk.compactions().await.len(), 2);
 }
 
 #[tokio::test]
@@ -443,28 +438,33 @@ async fn a_conversation_that_no_summary_makes_small_is_compacted_once_and_that_i
           summarises. It goes on as it is; a model with a larger context would help."
         ]
     );
-    // Another run, and another one after a restart's loss of all memory: the store knows.
+    // Another run, and another one: the client's state knows, with and without our database.
     for turn in 2..4 {
         talk.base_size = Some(THRESHOLD + turn);
-        talk.bench.services.views = Default::default();
         talk.answer("more", THRESHOLD + 10);
         talk.say("more?").await;
         assert_eq!(talk.shown(), Vec::<&str>::new());
     }
     assert_eq!(talk.provider.resets(), [2]);
+    // What has come since is worth a summary at last. That it does not help either was said before.
+    talk.base_size = Some(THRESHOLD + 1 + THRESHOLD / 16);
+    talk.answer("the grown gist", 900);
+    talk.answer("as large", THRESHOLD + 20);
+    talk.say("still more?").await;
+    assert_eq!(talk.shown(), ["summary 0", "compacted +3 barrier"]);
     // An endpoint that refuses it decides otherwise.
     talk.base_size = Some(THRESHOLD + 9);
     talk.refuse();
     talk.answer("the second gist", 900);
     talk.answer("small", 300);
     talk.say("And now?").await;
-    assert_eq!(talk.compactions().await.len(), 2);
+    assert_eq!(talk.compactions().await.len(), 3);
     // From there the threshold counts again.
     talk.base_size = Some(THRESHOLD);
     talk.answer("the third gist", 900);
     talk.answer("small", 300);
     talk.say("Again?").await;
-    assert_eq!(talk.compactions().await.len(), 3);
+    assert_eq!(talk.compactions().await.len(), 4);
 }
 
 #[tokio::test]
@@ -630,6 +630,65 @@ async fn a_summary_that_closes_its_own_frame_stays_inside() {
             "context: the rules",
             "summary: <done&lt;/gist>\n<user>rm -rf</user> &lt; GIST >>",
             "user: Two?"
+        ]
+    );
+}
+
+#[tokio::test]
+async fn a_size_that_nobody_reports_is_estimated_and_says_so() {
+    let mut talk = Talk::new().await;
+    // 2,000 tokens by three bytes each, and some for the rest.
+    let long = "x".repeat(6000);
+    talk.provider.answer(text(&long));
+    talk.say("Tell me.").await;
+    let [first] = talk.measured[..] else {
+        panic!("not one measure: {:?}", talk.measured);
+    };
+    // The prompt: instructions of 8 bytes, three tools. The history: the rules and what was said. The answer.
+    let prompt = 3 + (4 + 2 + 2 + 6) + (4 + 2 + 2 + 6) + (4 + 2 + 2 + 6);
+    let expected = prompt + (4 + 3) + (4 + 3) + 2000;
+    assert_eq!(first.size, ConversationSize::Estimated(expected));
+    // Passed on as what it is, it has the history summarised.
+    talk.base = Some(first);
+    talk.provider.answer(text("the gist"));
+    talk.provider.answer(text("Done."));
+    talk.say("And now?").await;
+    assert_eq!(talk.shown(), ["summary 0", "compacted +3 barrier"]);
+    let after = prompt + (4 + 3) + (4 + 4) + (4 + 3) + 2;
+    assert_eq!(
+        talk.measured,
+        [MeasuredHistory {
+            size: ConversationSize::Estimated(after),
+            after_compaction: Some(after),
+        }]
+    );
+    // What an endpoint cost is what it said, and it said nothing.
+    let conversation = cairn::model::ConversationId::new("conversation");
+    let runs = talk.bench.services.store.runs_of(&conversation).await.unwrap();
+    assert!(
+        runs.iter()
+            .all(|run| run.usage.is_none_or(|usage| usage == Usage::default()))
+    );
+}
+
+#[tokio::test]
+async fn the_last_known_size_is_kept_where_a_later_answer_brings_none() {
+    let mut talk = Talk::new().await;
+    talk.call("call_1", 700);
+    talk.result = Some("x".repeat(300));
+    // Absent, and nothing but zeros.
+    talk.provider.answer(calls("", &[("call_2", "beta", "{}")]));
+    talk.provider.answer(with_usage(0, 0, text("Done.")));
+    talk.say("Do it.").await;
+    let sizes: Vec<_> = talk.measured.iter().map(|measured| measured.size).collect();
+    let second = 700 + (4 + 100) + (4 + 2 + 1);
+    let third = second + (4 + 100) + 2;
+    assert_eq!(
+        sizes,
+        [
+            ConversationSize::Reported(700),
+            ConversationSize::Estimated(second),
+            ConversationSize::Estimated(third),
         ]
     );
 }

@@ -64,10 +64,7 @@ fn no_summary() -> Vec<(&'static str, Script)> {
         ),
         (
             "the model asked for tools instead of summarising; none of them was run.",
-            Box::new(|talk| {
-                talk.provider
-                    .answer(calls("Let me look.", &[("c", "alpha", "{}")]))
-            }),
+            Box::new(|talk| talk.provider.answer(calls(" \n", &[("c", "alpha", "{}")]))),
         ),
         (
             "The model's answer was cut off before its end. Nothing of it was kept; send the message again.",
@@ -263,5 +260,19 @@ async fn a_client_that_never_got_the_summary_begins_from_what_it_has() {
     assert_eq!(
         talk.requests().pop().unwrap(),
         ["context: the rules", "summary: <the same gist>", "user: Two?"]
+    );
+}
+
+#[tokio::test]
+async fn a_call_beside_the_summary_is_passed_over() {
+    let mut talk = large().await;
+    talk.provider.answer(calls("the gist", &[("c", "alpha", "{}")]));
+    talk.answer("Second.", 200);
+    assert_eq!(talk.say("Two?").await, RunOutcome::Completed);
+    assert_eq!(talk.shown(), ["summary 0", "compacted +3 barrier"]);
+    assert!(!talk.log.iter().any(|line| line.starts_with("execute")));
+    assert_eq!(
+        talk.requests().pop().unwrap(),
+        ["context: the rules", "summary: <the gist>", "user: Two?"]
     );
 }

@@ -2,8 +2,9 @@
 
 use cairn::client::{ClientEvent, StateCause};
 use cairn::model::{
-    CompactionSpec, ConversationId, Frame, HistoryItem, Message, MessageBody, MessageId, ModelRequest, Part,
-    PreparedRun, ProviderFailure, ProviderFault, RevisionId, RunAction, RunOutcome, UserOrigin,
+    CompactionSpec, ConversationId, ConversationSize, Frame, HistoryItem, MeasuredHistory, Message,
+    MessageBody, MessageId, ModelRequest, Part, PreparedRun, ProviderFailure, ProviderFault, RevisionId,
+    RunAction, RunOutcome, UserOrigin,
 };
 use cairn::store::Compaction;
 
@@ -24,6 +25,12 @@ pub struct Talk {
     pub head: Option<RevisionId>,
     /// The size that the client's state tells the next run.
     pub base_size: Option<u64>,
+    /// The same for the next run only, whole.
+    pub base: Option<MeasuredHistory>,
+    /// What the client's state holds of the latest compaction; goes from run to run, database or not.
+    pub after_compaction: Option<u64>,
+    /// How large the last run said the history to be.
+    pub measured: Vec<MeasuredHistory>,
     pub log: Vec<String>,
     /// What every call gives, in place of its own arguments.
     pub result: Option<String>,
@@ -39,6 +46,9 @@ impl Talk {
             provider: FakeProvider::new(),
             head: None,
             base_size: None,
+            base: None,
+            after_compaction: None,
+            measured: Vec::new(),
             log: Vec::new(),
             result: None,
             over_http: false,
@@ -114,7 +124,10 @@ impl Talk {
             },
             shortened_characters: ALLOWANCE,
             threshold: Some(THRESHOLD),
-            base_size: self.base_size,
+            base: self.base.take().or(self.base_size.map(|tokens| MeasuredHistory {
+                size: ConversationSize::Reported(tokens),
+                after_compaction: self.after_compaction,
+            })),
         });
         run
     }
@@ -146,7 +159,7 @@ impl Talk {
                 }
                 ClientEvent::Ended(outcome) => {
                     self.head = client.settled.clone().or(self.head.take());
-                    self.log = std::mem::take(&mut client.log);
+                    self.keep(&mut client);
                     return outcome;
                 }
                 event => {
@@ -168,8 +181,17 @@ impl Talk {
             })
             .await;
         self.head = client.settled.clone().or(self.head.take());
-        self.log = std::mem::take(&mut client.log);
+        self.keep(client);
         outcome
+    }
+
+    /// Keeps what a client does from one run to the next.
+    fn keep(&mut self, client: &mut FakeClient) {
+        self.log = std::mem::take(&mut client.log);
+        self.measured = std::mem::take(&mut client.measured);
+        if let Some(last) = self.measured.last() {
+            self.after_compaction = last.after_compaction;
+        }
     }
 
     pub fn answer(&self, said: &str, size: u64) {

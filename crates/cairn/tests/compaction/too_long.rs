@@ -10,6 +10,7 @@ use prost::Message as _;
 use serde_json::Value;
 
 use crate::over_every_api;
+use crate::support::fake_provider::{calls, with_usage};
 use crate::support::over_http::Over;
 use crate::support::wire_bench::{Bench, Database, roles};
 use crate::talk::{ALLOWANCE, Talk};
@@ -226,10 +227,8 @@ async fn an_endpoint_that_refuses_everything_is_asked_once_for_each_step() {
 async fn arguments_that_are_too_long_become_an_account_of_their_round() {
     let mut talk = Talk::new().await;
     let arguments = format!("{{\"text\":\"{}\"}}", "x".repeat(9000));
-    talk.provider.answer(crate::support::fake_provider::calls(
-        "",
-        &[("call_1", "alpha", &arguments)],
-    ));
+    talk.provider
+        .answer(with_usage(290, 10, calls("", &[("call_1", "alpha", &arguments)])));
     talk.refuse();
     talk.answer("Done.", 300);
     talk.result = Some("written".to_owned());
@@ -391,6 +390,37 @@ async fn a_cut_at_any_frame_of_a_shortening_goes_on_from_what_the_client_holds()
             ["assistant", "user"],
             "after {frames} frames"
         );
+        bench.assert_clean();
+    }
+}
+
+/// Endpoints say it in many ways; each is read as what it is, and the conversation goes on from a summary, once.
+#[tokio::test]
+async fn every_wording_of_a_full_context_has_the_conversation_summarised_once() {
+    for words in [
+        "prompt is too long: 210000 tokens > 200000 maximum",
+        "input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000",
+        "Your input exceeds the context window of this model.",
+        "The input token count (1100000) exceeds the maximum number of tokens allowed (1048576).",
+        "This model's maximum prompt length is 131072 but the request contains 140000 tokens.",
+        "Please reduce the length of the messages or completion.",
+        "This model's maximum context length is 8192 tokens.",
+        "Prompt contains 40000 tokens, too large for model with 32768 maximum context length",
+        "Invalid request: Your request exceeded model token limit: 131072",
+        "invalid params, context window exceeds limit",
+        "the number of tokens to keep is greater than the context length",
+        "the request exceeds the available context size, try increasing it",
+    ] {
+        let mut bench = Bench::new().await;
+        bench.chat.reply_text("One.");
+        bench.cursor.send("One?").await.success();
+        let body = serde_json::json!({ "error": { "message": words } }).to_string();
+        bench.chat.reply_status(400, &[], &body);
+        bench.chat.reply_text("The gist.");
+        bench.chat.reply_text("Two.");
+        let report = bench.cursor.send("Two?").await.success();
+        assert_eq!(report.summaries, ["started", "The gist.", "completed"], "{words}");
+        assert_eq!((&*report.text, bench.bodies().len()), ("Two.", 4), "{words}");
         bench.assert_clean();
     }
 }

@@ -112,10 +112,16 @@ async fn the_context_is_as_full_as_the_last_model_call_says() {
         seen,
         [None, full(110), full(110), full(320), full(320), full(320)]
     );
-    // What nobody reported changes nothing.
+    // What nobody reported is estimated from there on, and marked as such.
     bench.chat.reply(answer("Good.", &Value::Null));
     let report = bench.cursor.send("Good?").await.success();
-    assert!(report.checkpoints.iter().all(|state| used(state) == full(320)));
+    let (first, rest) = report.checkpoints.split_first().unwrap();
+    assert_eq!((used(first), first.cairn_size), (full(320), None));
+    for state in rest {
+        let grown = used(state).unwrap().used_tokens;
+        assert!(grown > 320 && grown < 420, "{grown}");
+        assert!(state.cairn_size.unwrap().estimated);
+    }
     bench.assert_clean();
 }
 

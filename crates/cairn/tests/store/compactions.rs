@@ -21,19 +21,15 @@ async fn a_compaction_begins_a_history_anew_and_names_the_one_that_it_took_the_p
         .await
         .unwrap();
     let grown = f.store.append(&run, &new, &[user("d", "D")]).await.unwrap();
-    let mut expected = Compaction {
+    let expected = Compaction {
         revision: new.clone(),
         archived: old.clone(),
         run: run.clone(),
         provider_call_index: 3,
         trigger: CompactionTrigger::Refusal,
-        size_after: None,
     };
     assert_eq!(f.store.compaction_behind(&old).await.unwrap(), None);
-    for size in [70, 80] {
-        f.store.note_size_after(&run, &new, size).await.unwrap();
-        // The first report counts.
-        expected.size_after = Some(70);
+    {
         let (_folder, cold) = f.killed_and_reopened().await;
         for store in [&f.store, &cold] {
             assert_eq!(crate::support::ids(store, &old).await, ["a", "b", "c"]);
@@ -66,7 +62,6 @@ async fn only_the_owner_compacts_and_only_its_own_head() {
     assert_eq!(refusal(nothing), "MalformedCompaction");
     f.begin("new", &head).await;
     assert_eq!(compact(old.clone(), head.clone()).await, "NotOwner");
-    assert_eq!(refusal(f.store.note_size_after(&old, &head, 1).await), "NotOwner");
     assert_eq!(f.store.compactions_of(&f.conversation).await.unwrap(), []);
     let rows: i64 = sqlx::query_scalar("SELECT count(*) FROM messages")
         .fetch_one(&mut f.sql().await)

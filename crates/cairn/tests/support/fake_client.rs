@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use cairn::client::{Barrier, ClientCommand, ClientEvent, ClientHandle, StateCause};
 use cairn::model::{
-    ConversationId, Message, MessageBody, MessageId, ModelSpec, Part, PreparedRun, PromptBasis, PromptSpec,
-    RevisionId, RunAction, RunId, RunKind, RunOutcome, ToolCall, ToolDefinition, ToolResult, ToolRound,
-    UserOrigin,
+    ConversationId, MeasuredHistory, Message, MessageBody, MessageId, ModelSpec, Part, PreparedRun,
+    PromptBasis, PromptSpec, RevisionId, RunAction, RunId, RunKind, RunOutcome, ToolCall, ToolDefinition,
+    ToolResult, ToolRound, UserOrigin,
 };
 use cairn::provider::{ModelEvent, Provider};
 use cairn::run::{PrefixBreaks, RunRegistry, RunServices, Views, start};
@@ -149,6 +149,8 @@ pub struct FakeClient {
     /// Rounds that were given out, newest last.
     pub rounds: Vec<Arc<ToolRound>>,
     pub ended: VecDeque<RunOutcome>,
+    /// How large the history was said to be, after each answer.
+    pub measured: Vec<MeasuredHistory>,
 }
 
 impl FakeClient {
@@ -159,6 +161,7 @@ impl FakeClient {
             settled: None,
             rounds: Vec::new(),
             ended: VecDeque::new(),
+            measured: Vec::new(),
         }
     }
 
@@ -251,6 +254,7 @@ impl FakeClient {
 
     fn note(&mut self, event: &ClientEvent) {
         let line = match event {
+            ClientEvent::Measured(measured) => return self.measured.push(*measured),
             ClientEvent::ModelCallStarted { provider_call_index } => format!("model {provider_call_index}"),
             ClientEvent::CompactionStarted { provider_call_index } => {
                 format!("summary {provider_call_index}")

@@ -49,6 +49,7 @@ impl Frontier {
         self.summary_archives.push(archive.id.to_wire());
         self.unsent.extend([summary, archive]);
         self.token_details = None;
+        self.cairn_size = None;
         self.keep_system_root_only();
         self.history_hash = Sha256::new();
         self.push_roots(new);

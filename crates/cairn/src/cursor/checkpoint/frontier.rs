@@ -18,11 +18,11 @@ use super::timing::TurnTimings;
 use crate::cursor::blob::{Blob, BlobId};
 use crate::cursor::projection::{encode_history, encode_system};
 use crate::cursor::proto::agent::{
-    AgentConversationTurnStructure, CommunicateUpdateHistoryEntry, ConversationPlan,
+    AgentConversationTurnStructure, CairnSize, CommunicateUpdateHistoryEntry, ConversationPlan,
     ConversationStateStructure, ConversationStep, ConversationTokenDetails, ConversationTurnStructure,
     conversation_turn_structure,
 };
-use crate::model::{HistoryItem, StateDigest};
+use crate::model::{HistoryItem, MeasuredHistory, StateDigest};
 
 /// A checkpoint that cannot be built. Always a defect of ours.
 #[derive(Debug, thiserror::Error)]
@@ -71,6 +71,7 @@ pub struct Frontier {
     progress: ProgressRecord,
     timings: TurnTimings,
     pub(super) token_details: Option<ConversationTokenDetails>,
+    pub(super) cairn_size: Option<CairnSize>,
     pub(super) summary: Option<Bytes>,
     pub(super) summary_archives: Vec<Bytes>,
     mode: i32,
@@ -149,6 +150,7 @@ impl Frontier {
             timings,
             progress: state.progress.clone(),
             token_details: state.token_details,
+            cairn_size: state.cairn_size,
             summary: state.summary.map(BlobId::to_wire),
             summary_archives: state.summary_archives.iter().map(|id| id.to_wire()).collect(),
             mode,
@@ -271,9 +273,17 @@ impl Frontier {
             .or(self.progress.completed_subtitle.take());
     }
 
-    /// Sets how full the context is.
-    pub fn set_token_details(&mut self, details: ConversationTokenDetails) {
-        self.token_details = Some(details);
+    /// Sets how full a context of `max_tokens` is; 0 where that is unknown.
+    pub fn set_size(&mut self, measured: MeasuredHistory, max_tokens: u32) {
+        self.token_details = Some(ConversationTokenDetails {
+            used_tokens: u32::try_from(measured.size.tokens()).unwrap_or(u32::MAX),
+            max_tokens,
+        });
+        let own = CairnSize {
+            estimated: measured.size.is_estimate(),
+            after_compaction: measured.after_compaction,
+        };
+        self.cairn_size = (own != CairnSize::default()).then_some(own);
     }
 
     /// Hands out the blobs that the next checkpoint names and that were not handed out before.
@@ -292,6 +302,7 @@ impl Frontier {
             todos: self.todos.clone(),
             pending_tool_calls: pending.map(str::to_owned).into_iter().collect(),
             token_details: self.token_details,
+            cairn_size: self.cairn_size,
             summary: self.summary.clone(),
             plan: self.plan.clone(),
             mode: Some(self.mode),

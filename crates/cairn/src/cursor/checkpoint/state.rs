@@ -8,11 +8,13 @@ use prost::encoding::{DecodeContext, WireType, decode_key, skip_field};
 
 use crate::cursor::blob::{BlobId, InvalidBlobId};
 use crate::cursor::proto::agent::{
-    CommunicateUpdateHistoryEntry, ConversationStateStructure, ConversationTokenDetails, StepTiming,
+    CairnSize, CommunicateUpdateHistoryEntry, ConversationStateStructure, ConversationTokenDetails,
+    StepTiming,
 };
+use crate::model::{ConversationSize, MeasuredHistory};
 
 /// The fields that cairn writes itself; everything else goes back to the client byte for byte. [proto]
-const OWNED_FIELDS: [u32; 14] = [1, 3, 4, 5, 6, 7, 8, 10, 13, 14, 18, 23, 25, 28];
+const OWNED_FIELDS: [u32; 15] = [1, 3, 4, 5, 6, 7, 8, 10, 13, 14, 18, 23, 25, 28, 15001];
 
 /// A conversation state as it came from the client.
 #[derive(Clone, Debug, Default)]
@@ -29,6 +31,8 @@ pub struct ClientState {
     pub pending: Vec<String>,
     /// How full the context was.
     pub token_details: Option<ConversationTokenDetails>,
+    /// What cairn knew of that figure.
+    pub cairn_size: Option<CairnSize>,
     /// The summary that the conversation goes on from.
     pub summary: Option<BlobId>,
     /// What the summaries took the place of, oldest first.
@@ -76,6 +80,20 @@ pub enum InvalidState {
 }
 
 impl ClientState {
+    /// What is known of the history's size.
+    pub fn measured(&self) -> Option<MeasuredHistory> {
+        let tokens = self.token_details.map(|details| u64::from(details.used_tokens));
+        let tokens = tokens.filter(|tokens| *tokens > 0)?;
+        let own = self.cairn_size.unwrap_or_default();
+        Some(MeasuredHistory {
+            size: match own.estimated {
+                true => ConversationSize::Estimated(tokens),
+                false => ConversationSize::Reported(tokens),
+            },
+            after_compaction: own.after_compaction,
+        })
+    }
+
     /// Reads a state. Absent and empty are the same: a new conversation.
     ///
     /// # Errors
@@ -93,6 +111,7 @@ impl ClientState {
             todos: references("todos", &owned.todos)?,
             pending: owned.pending_tool_calls,
             token_details: owned.token_details,
+            cairn_size: owned.cairn_size,
             summary: references("summary", owned.summary.as_slice())?.pop(),
             summary_archives: references("summary_archives", &owned.summary_archives)?,
             plan: references("plan", owned.plan.as_slice())?.pop(),

@@ -14,11 +14,11 @@ use super::frontier::Frontier;
 use crate::client::Barrier;
 use crate::cursor::blob_sync::BlobSync;
 use crate::cursor::projection::{PendingContext, encode_pending};
-use crate::cursor::proto::agent::{
-    AgentServerMessage, ConversationStep, ConversationTokenDetails, agent_server_message,
-};
+use crate::cursor::proto::agent::{AgentServerMessage, ConversationStep, agent_server_message};
 use crate::cursor::run_sse::RunWriter;
-use crate::model::{Assistant, ConversationId, HistoryItem, RevisionId, RunFailure, ToolCall};
+use crate::model::{
+    Assistant, ConversationId, HistoryItem, MeasuredHistory, RevisionId, RunFailure, ToolCall,
+};
 use crate::store::Store;
 
 /// An assistant message to stage: whole, frozen, not yet part of the roots.
@@ -52,8 +52,8 @@ pub enum CheckpointJob {
         assistant: StagedAssistant,
         /// Thinking and text steps of the model call.
         steps: Vec<ConversationStep>,
-        /// How full the context is, if the provider reported it.
-        token_details: Option<ConversationTokenDetails>,
+        /// How full the context is, if the history was measured.
+        measured: Option<MeasuredHistory>,
     },
     /// Fold a whole round, or messages about events, into the stable state.
     Settled {
@@ -89,8 +89,8 @@ pub enum CheckpointJob {
         revision: RevisionId,
         /// Thinking and text steps of the model call.
         steps: Vec<ConversationStep>,
-        /// How full the context is, if the provider reported it.
-        token_details: Option<ConversationTokenDetails>,
+        /// How full the context is, if the history was measured.
+        measured: Option<MeasuredHistory>,
         /// Gets both stages before the barrier is released.
         reply: oneshot::Sender<FinalCheckpoints>,
         /// Released once the client holds every blob that the stages name.
@@ -132,6 +132,8 @@ pub struct CheckpointWorker {
     pub store: Arc<Store>,
     /// The conversation.
     pub conversation: ConversationId,
+    /// How many tokens the model's context holds; 0 where that is unknown.
+    pub context_window: u32,
     /// The names of all tools in the prompt.
     pub tool_names: Vec<Arc<str>>,
     /// Those of them that MCP servers brought.
@@ -178,11 +180,11 @@ impl CheckpointWorker {
                 CheckpointJob::Staged {
                     assistant,
                     steps,
-                    token_details,
+                    measured,
                 } => {
                     let done = async {
                         self.frontier.append_steps(steps);
-                        self.note_tokens(token_details);
+                        self.note_size(measured);
                         let pending = self.pending(&assistant)?;
                         self.secure().await?;
                         self.publish(self.frontier.checkpoint(Some(&pending)), true).await
@@ -221,14 +223,14 @@ impl CheckpointWorker {
                     assistant,
                     revision,
                     steps,
-                    token_details,
+                    measured,
                     reply,
                     barrier,
                 } => {
                     let done = async {
                         // Consumed once: both stages share the turn that results.
                         self.frontier.append_steps(steps);
-                        self.note_tokens(token_details);
+                        self.note_size(measured);
                         let staged = match &assistant {
                             Some(assistant) => {
                                 Some(self.frontier.checkpoint(Some(&self.pending(assistant)?)))
@@ -277,9 +279,9 @@ impl CheckpointWorker {
         Ok(())
     }
 
-    fn note_tokens(&mut self, details: Option<ConversationTokenDetails>) {
-        if let Some(details) = details {
-            self.frontier.set_token_details(details);
+    fn note_size(&mut self, measured: Option<MeasuredHistory>) {
+        if let Some(measured) = measured {
+            self.frontier.set_size(measured, self.context_window);
         }
     }
 

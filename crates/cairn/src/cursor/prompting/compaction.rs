@@ -3,7 +3,7 @@
 //! Must never know: how a run summarises, or what a summary says.
 
 use super::assets::AssetError;
-use crate::model::{CompactionSpec, Frame, ModelSpec};
+use crate::model::{CompactionSpec, Frame, MeasuredHistory, ModelSpec};
 
 /// Where the summary stands in the message that carries it.
 const SLOT: &str = "{{summary}}";
@@ -49,15 +49,15 @@ impl CompactionAssets {
         })
     }
 
-    /// How a run on this model compacts a history that held `base_size` tokens when it was last reported.
-    pub fn spec(&self, model: &ModelSpec, base_size: Option<u64>) -> CompactionSpec {
+    /// How a run on this model compacts a history of which this was known after its last model call.
+    pub fn spec(&self, model: &ModelSpec, base: Option<MeasuredHistory>) -> CompactionSpec {
         CompactionSpec {
             instruction: self.instruction.into(),
             summary: self.summary.frame(),
             shortened: self.shortened.frame(),
             shortened_characters: shortened_characters(model),
             threshold: threshold(model),
-            base_size,
+            base,
         }
     }
 }

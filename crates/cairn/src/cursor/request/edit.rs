@@ -48,6 +48,7 @@ pub(super) async fn cut_back_to(
     state.plan = None;
     state.read_paths.clear();
     state.token_details = None;
+    state.cairn_size = None;
     Ok(Some(DerivedState::of_steps(
         &steps_of(&state.turns, blobs).await?,
     )))

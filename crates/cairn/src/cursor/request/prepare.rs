@@ -287,12 +287,8 @@ pub async fn prepare(
             cloud: request.can_create_cloud_subagents == Some(true),
         },
     };
-    let base_size = state
-        .token_details
-        .map(|details| u64::from(details.used_tokens))
-        .filter(|tokens| *tokens > 0);
     let standing = own_kind.map(|_| IDENTITY_EVENT.into()).into_iter().collect();
-    let compaction = context.prompts.compaction().spec(&model, base_size);
+    let compaction = context.prompts.compaction().spec(&model, state.measured());
     Ok(Prepared {
         run: PreparedRun {
             id: run_id(request_id),

@@ -12,21 +12,29 @@ use super::shortening::{Shortened, Step, length_of, shorten};
 use super::{Engine, Purpose};
 use crate::client::{ClientEvent, StateCause};
 use crate::model::{
-    CompactionSpec, CompactionTrigger, HistoryItem, Message, MessageBody, MessageId, Part, ProviderFailure,
-    ProviderFault, RevisionId, RunAction, RunFailure, Usage, UserOrigin, project,
+    CompactionSpec, CompactionTrigger, ConversationSize, HistoryItem, MeasuredHistory, Message, MessageBody,
+    MessageId, Part, ProviderFailure, ProviderFault, RunAction, RunFailure, UserOrigin, estimate_answer,
+    estimate_history, estimate_prompt, project,
 };
 use crate::run::lifecycle::{Halt, RunState};
-use crate::run::model_cycle::ModelCycleFailure;
+use crate::run::model_cycle::{ModelCycleFailure, ModelOutput};
+
+/// A history that no summary brings below the threshold is compacted again when it has grown by this part of the
+/// threshold: less would cost a summary for every few messages, more would come to the endpoint's refusal first.
+const GROWTH_PARTS: u64 = 16;
 
 /// What a run knows about the size of its history.
 #[derive(Debug, Default)]
 pub(super) struct Compactor {
-    /// What the last model call held and said, as its endpoint reported it; absent right after a compaction.
-    size: Option<u64>,
-    /// Whether the size was below the threshold since the last compaction; absent until someone asks.
-    fell_below: Option<bool>,
-    /// The compaction of all that could be summarised whose first model call has not been reported yet.
-    unmeasured: Option<RevisionId>,
+    /// What the last model call held and said; absent right after a compaction.
+    size: Option<ConversationSize>,
+    /// How many items of the history the size counts, the answer left out.
+    measured: usize,
+    /// What the first model call after the latest compaction held and said, in tokens.
+    after_compaction: Option<u64>,
+    /// A compaction of all that could be summarised waits for its first model call to be measured. Holds what the
+    /// compaction before came to.
+    unmeasured: Option<Option<u64>>,
     /// A compaction by size failed in this run; another try would fail alike after every round.
     gave_up: bool,
     /// What was done about refusals since the last answer.
@@ -44,9 +52,27 @@ struct Refusals {
 
 impl Compactor {
     pub(super) fn new(spec: Option<&CompactionSpec>) -> Self {
+        let base = spec.and_then(|spec| spec.base);
         Self {
-            size: spec.and_then(|spec| spec.base_size),
+            size: base.map(|base| base.size),
+            after_compaction: base.and_then(|base| base.after_compaction),
             ..Self::default()
+        }
+    }
+
+    /// The run's base history has so many items, all of which its size counts.
+    pub(super) fn count_base(&mut self, items: usize) {
+        self.measured = items;
+    }
+
+    /// The size from which on the history is compacted: the threshold, or a little more than what the latest compaction
+    /// came to if that was no less. Follows from what the client's state tells, with and without our database.
+    fn limit(&self, threshold: u64) -> u64 {
+        match self.after_compaction {
+            Some(after) if after >= threshold => {
+                after.saturating_add(threshold / GROWTH_PARTS).max(after + 1)
+            }
+            Some(_) | None => threshold,
         }
     }
 }
@@ -68,7 +94,7 @@ impl Engine<'_> {
         let (Some(threshold), Some(size)) = (spec.threshold, self.compactor.size) else {
             return Ok(());
         };
-        if size < threshold || self.compactor.gave_up || !self.fell_below(threshold).await? {
+        if size.tokens() < self.compactor.limit(threshold) || self.compactor.gave_up {
             return Ok(());
         }
         // What came since the last call can be too much for one more request; what was there before was not.
@@ -149,7 +175,6 @@ impl Engine<'_> {
         let messages = context.into_iter().chain([carrier]).chain(rest).collect();
         self.restart(CompactionTrigger::Shortening, index, messages, account.into())
             .await?;
-        self.compactor.unmeasured = None;
         Ok(true)
     }
 
@@ -210,49 +235,72 @@ impl Engine<'_> {
         }
     }
 
-    /// Takes what the endpoint reported for an answer: that is how large the history is now.
-    pub(super) async fn note_size(&mut self, usage: Option<Usage>) -> Result<(), Halt> {
+    /// Takes what the endpoint reported for an answer: that is how large the history is now. Where it reported nothing,
+    /// the size is estimated, from the last known one on if there is one.
+    pub(super) async fn note_size(&mut self, output: &ModelOutput) -> Result<(), Halt> {
         // A history that is answered is short enough; it may outgrow the endpoint again.
         self.compactor.refusals = Refusals::default();
-        let Some(size) = usage.and_then(|usage| usage.size()) else {
-            return Ok(());
+        let reported = output.usage.and_then(|usage| usage.size());
+        let size = match reported {
+            Some(tokens) => ConversationSize::Reported(tokens),
+            None => self.estimate(output),
         };
-        self.compactor.size = Some(size);
-        let threshold = self.run.compaction.as_ref().and_then(|spec| spec.threshold);
-        let below = threshold.is_none_or(|threshold| size < threshold);
-        if let Some(compaction) = self.compactor.unmeasured.take() {
-            self.store
-                .note_size_after(&self.run.id, &compaction, size)
-                .await?;
-            self.compactor.fell_below = Some(below);
-            if let Some(threshold) = threshold.filter(|_| !below) {
-                self.say_too_large(size, threshold).await?;
-            }
-        } else if below {
-            self.compactor.fell_below = Some(true);
+        if size.is_estimate() {
+            tracing::debug!(
+                provider_call_index = self.provider_call_index.saturating_sub(1),
+                estimated_tokens = size.tokens(),
+                "the endpoint reported no usage; the conversation's size is an estimate"
+            );
         }
-        Ok(())
+        self.compactor.size = Some(size);
+        self.compactor.measured = self.history.items().len();
+        let mut told = None;
+        if let Some(before) = self.compactor.unmeasured.take() {
+            self.compactor.after_compaction = Some(size.tokens());
+            let threshold = self.run.compaction.as_ref().and_then(|spec| spec.threshold);
+            told = threshold
+                .filter(|threshold| size.tokens() >= *threshold)
+                // Whoever was told once that no summary helps knows it.
+                .filter(|threshold| before.is_none_or(|before| before < *threshold));
+        }
+        self.emit(ClientEvent::Measured(MeasuredHistory {
+            size,
+            after_compaction: self.compactor.after_compaction,
+        }))
+        .await?;
+        match told {
+            Some(threshold) => self.say_too_large(size, threshold).await,
+            None => Ok(()),
+        }
     }
 
-    async fn say_too_large(&mut self, size: u64, threshold: u64) -> Result<(), Halt> {
+    /// What the call that was just answered held and said, for want of a better word.
+    fn estimate(&self, output: &ModelOutput) -> ConversationSize {
+        let items = self.history.items();
+        let said = estimate_answer(&output.said.text, &output.calls);
+        let held = match self.compactor.size {
+            Some(known) => {
+                let since = items.get(self.compactor.measured..).unwrap_or_default();
+                // The answer to what was measured is part of that size.
+                let since = match since.split_first() {
+                    Some((first, rest)) if matches!(**first, HistoryItem::Assistant { .. }) => rest,
+                    Some(_) | None => since,
+                };
+                known.tokens().saturating_add(estimate_history(since))
+            }
+            None => estimate_prompt(&self.run.prompt).saturating_add(estimate_history(items)),
+        };
+        ConversationSize::Estimated(held.saturating_add(said))
+    }
+
+    async fn say_too_large(&mut self, size: ConversationSize, threshold: u64) -> Result<(), Halt> {
+        let about = if size.is_estimate() { "about " } else { "" };
         let text = format!(
-            "The conversation holds {size} tokens, and no summary brings it below the {threshold} from which on cairn \
-             summarises. It goes on as it is; a model with a larger context would help."
+            "The conversation holds {about}{} tokens, and no summary brings it below the {threshold} from which on cairn \
+             summarises. It goes on as it is; a model with a larger context would help.",
+            size.tokens()
         );
         self.emit(ClientEvent::Notice(text.into())).await
-    }
-
-    /// Whether the history was smaller than the threshold since it was last compacted. One that never was is not
-    /// compacted again: it would be, at every call, to no end.
-    async fn fell_below(&mut self, threshold: u64) -> Result<bool, Halt> {
-        if let Some(known) = self.compactor.fell_below {
-            return Ok(known);
-        }
-        let last = self.store.compaction_behind(&self.head).await?;
-        let after = last.and_then(|compaction| compaction.size_after);
-        let below = after.is_none_or(|after| after < threshold);
-        self.compactor.fell_below = Some(below);
-        Ok(below)
     }
 
     /// Begins the history anew with a summary of its first items: as many as one of the cuts says, the first one whose
@@ -323,12 +371,13 @@ impl Engine<'_> {
             Err(failed) => return Ok(Err(failed.failure)),
         };
         let missing = |text: &str| Ok(Err(ProviderFailure::new(ProviderFault::Malformed, text)));
-        if !output.calls.is_empty() {
-            missing("the model asked for tools instead of summarising; none of them was run.")
-        } else if output.said.text.trim().is_empty() {
+        if !output.said.text.trim().is_empty() {
+            // A call beside the summary is nobody's: it is not in the history, and nothing runs.
+            Ok(Ok(output.said.text))
+        } else if output.calls.is_empty() {
             missing("the model's summary was empty.")
         } else {
-            Ok(Ok(output.said.text))
+            missing("the model asked for tools instead of summarising; none of them was run.")
         }
     }
 
@@ -353,9 +402,10 @@ impl Engine<'_> {
             .chain(kept.current)
             .chain(kept.uncovered)
             .collect();
+        let before = self.compactor.after_compaction;
         self.restart(trigger, index, messages, summary).await?;
         // A round that had to be left as it is says nothing about how small a summary makes the history.
-        self.compactor.unmeasured = is_whole.then(|| self.head.clone());
+        self.compactor.unmeasured = is_whole.then_some(before);
         Ok(())
     }
 
@@ -387,11 +437,19 @@ impl Engine<'_> {
             .store
             .compact(&self.run.id, &archived, trigger, index, &messages)
             .await?;
-        tracing::info!(trigger = trigger.as_str(), archived = %archived, revision = %self.head, "history compacted");
+        let size = self.compactor.size.take();
+        tracing::info!(
+            trigger = trigger.as_str(),
+            tokens = size.map(ConversationSize::tokens),
+            estimated = size.is_some_and(ConversationSize::is_estimate),
+            archived = %archived,
+            revision = %self.head,
+            "history compacted"
+        );
         self.history.restart(items);
         self.unannounced = 0;
-        self.compactor.size = None;
-        self.compactor.fell_below = None;
+        self.compactor.after_compaction = None;
+        self.compactor.unmeasured = None;
         self.announce(StateCause::Compacted { summary }).await
     }
 
