@@ -13,7 +13,7 @@ const task = (id, more = {}) => ({
 
 /** The kinds that need no definition, in the order of the refusal. */
 const KINDS =
-  "generalPurpose, explore, shell, bash, debug, browserUse, computerUse, mediaReview, watchVideo, vmSetupHelper, cursorGuide";
+  "generalPurpose, explore, shell, bash, debug, browserUse, computerUse, mediaReview, watchVideo, vmSetupHelper";
 
 /** The messages of an endpoint's latest body. */
 const messages = (endpoint) => endpoint.requests.at(-1).json.messages;

@@ -229,7 +229,7 @@ fn a_kind_is_typed_in_the_card_and_a_name_in_the_exec() {
 }
 
 const KINDS: &str = "generalPurpose, explore, shell, bash, debug, browserUse, computerUse, mediaReview, watchVideo, \
-                     vmSetupHelper, cursorGuide";
+                     vmSetupHelper";
 
 #[test]
 fn the_model_is_told_of_every_kind_of_the_clients() {

@@ -139,7 +139,7 @@ impl SubagentScope {
         };
         let defined = self.defined.keys().map(String::as_str);
         // A kind of the person's own may have the name of one of the client's.
-        task::built_in()
+        task::offered()
             .chain(defined.filter(|name| !task::is_built_in(&SubagentKind::new(*name))))
             .filter(on)
             .collect()

@@ -31,9 +31,15 @@ const TYPED: [(&str, Type); 11] = [
     ("cursorGuide", Type::CursorGuide(SubagentTypeCursorGuide {})),
 ];
 
-/// The kinds that the client knows without a definition, the general one first.
-pub(in super::super) fn built_in<'a>() -> impl Iterator<Item = &'a str> {
-    TYPED.iter().map(|(name, _)| *name)
+/// A guide to the client's own product, about which nothing is known here: it can be started, and is not offered.
+const NOT_OFFERED: &str = "cursorGuide";
+
+/// The kinds that are offered without a definition, the general one first.
+pub(in super::super) fn offered<'a>() -> impl Iterator<Item = &'a str> {
+    TYPED
+        .iter()
+        .map(|(name, _)| *name)
+        .filter(|name| *name != NOT_OFFERED)
 }
 
 /// Whether the client knows this kind without a definition.
