@@ -11,6 +11,10 @@ const task = (id, more = {}) => ({
   arguments: { description: "look", prompt: "Where is it?", subagent_type: "generalPurpose", model: "child", ...more },
 });
 
+/** The kinds that need no definition, in the order of the refusal. */
+const KINDS =
+  "generalPurpose, explore, shell, bash, debug, browserUse, computerUse, mediaReview, watchVideo, vmSetupHelper";
+
 /** The messages of an endpoint's latest body. */
 const messages = (endpoint) => endpoint.requests.at(-1).json.messages;
 const contentOf = ({ content }) => (typeof content === "string" ? content : content.map((part) => part.text ?? "").join(""));
@@ -58,14 +62,33 @@ scenario("several subagents work at once and a failed one is a tool error that n
   scene.others.sick.script(status(400, "this model is out of order"));
   const unknown = task("call_unknown", { subagent_type: "nobody" });
   const unlisted = task("call_unlisted", { model: "elsewhere" });
-  const run = await scene.round([task("call_well"), task("call_sick", { model: "sick" }), unknown, unlisted]);
+  const forgotten = task("call_forgotten", { resume: "00000000-0000-4000-8000-000000000000" });
+  const run = await scene.round([task("call_well"), task("call_sick", { model: "sick" }), unknown, unlisted, forgotten]);
   const results = scene.results();
   assert.match(results.call_well, /has finished and says:\nfound$/);
   assert.match(results.call_sick, new RegExp(`^The generalPurpose subagent ${UUID} failed: .*this model is out of order`));
-  assert.equal(results.call_unknown, "There is no kind of subagent named nobody. The kinds are: generalPurpose.");
+  assert.equal(results.call_unknown, `There is no kind of subagent named nobody. The kinds are: ${KINDS}.`);
+  assert.match(results.call_forgotten, /^The subagent was not started: this conversation has no subagent 00000000-0000-4000-8000-000000000000 that could go on\. It has none yet\. /);
   assert.match(results.call_unlisted, /a subagent cannot run on the model "elsewhere"; it can run on default, child, sick\.$/);
   const shown = Object.fromEntries(run.tools.map((tool) => [tool.call, tool.result.status]));
-  assert.deepEqual(shown, { call_well: "success", call_sick: "error", call_unknown: "error", call_unlisted: "error" });
+  assert.deepEqual(shown, { call_well: "success", call_sick: "error", call_unknown: "error", call_unlisted: "error", call_forgotten: "error" });
+});
+
+scenario("one of the client's own kinds has words of its own, and one that may only look writes nothing", { others: ["child"], files: { "a.txt": "treasure\n" } }, async (scene) => {
+  const child = scene.others.child;
+  const write = call("write_1", "Write", { path: scene.path("b.txt"), contents: "x" });
+  child.script(call("read_1", "Read", { path: scene.path("a.txt") }), write, text("In a.txt; I may not write."));
+  const run = await scene.round([task("call_explore", { subagent_type: "explore", readonly: true })]);
+  assert.match(scene.results().call_explore, new RegExp(`^The explore subagent ${UUID} has finished and says:\nIn a\\.txt; I may not write\\.$`));
+  assert.deepEqual(run.tools.map(({ name, result: { status } }) => [name, status]), [["task", "success"]]);
+  const identity = contentOf(messages(child)[1]);
+  assert.match(identity, /^<subagent kind="explore">\n[^]*\n<instructions>\nYou look and change nothing[^]*\n<\/instructions>\n<\/subagent>$/);
+  assert.match(contentOf(messages(child).find((message) => message.tool_call_id === "read_1")), /treasure/);
+  assert.match(contentOf(messages(child).find((message) => message.tool_call_id === "write_1")), /readonly/);
+  assert.ok(!scene.exists("b.txt"));
+  // The model is told of the kinds where it chooses one.
+  const chosen = scene.endpoint.requests.at(-1).json.tools.find((tool) => tool.function.name === "Task").function.parameters.properties.subagent_type;
+  for (const kind of KINDS.split(", ")) assert.ok(chosen.description.includes(`\`${kind}\``), kind);
 });
 
 const REVIEWER = "---\nname: Reviewer\ndescription: reviews\nmodel: child\nreadonly: true\n---\nBe severe.\n";
@@ -73,7 +96,7 @@ const REVIEWER = "---\nname: Reviewer\ndescription: reviews\nmodel: child\nreado
 scenario("a kind that the project defines brings its words, its model and its limits", { others: ["child"], files: { ".cursor/agents/reviewer.md": REVIEWER } }, async (scene) => {
   const child = scene.others.child;
   child.script(call("write_1", "Write", { path: scene.path("b.txt"), contents: "x" }), text("Not allowed to write."));
-  await scene.round([task("call_review", { subagent_type: "Reviewer", model: undefined, readonly: true })]);
+  await scene.round([task("call_review", { subagent_type: "Reviewer", model: undefined })]);
   assert.match(scene.results().call_review, /^The Reviewer subagent .* says:\nNot allowed to write\.$/);
   assert.match(contentOf(messages(child)[1]), /^<subagent kind="Reviewer">\n[^]*<instructions>\nBe severe\.\n<\/instructions>\n<\/subagent>$/);
   assert.match(contentOf(messages(child).find((message) => message.tool_call_id === "write_1")), /readonly/);

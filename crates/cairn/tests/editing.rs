@@ -202,6 +202,7 @@ fn run(tools: &mut ToolRuntime, disk: &mut Disk, calls: &[ToolCall]) -> Vec<Tool
             Effect::Send(_) => {}
             Effect::Serve { .. } => panic!("an edit asks no service"),
             Effect::Wake { .. } => panic!("an edit pauses for nothing"),
+            Effect::Delegated(_) => panic!("an edit starts nobody"),
         }
     }
     results

@@ -14,9 +14,11 @@ use cairn::config::{Api, ModelConfig};
 use cairn::cursor::proto::agent::requested_model::ModelParameterValue;
 use cairn::cursor::proto::agent::subagent_model_override::Selection;
 use cairn::cursor::proto::agent::{
-    AgentRunRequest, CustomSubagent, ModelDetails, RequestContext, RequestedModel, SubagentModelOverride,
+    AgentRunRequest, CustomSubagent, CustomSubagentPermissionMode, ModelDetails, RequestContext,
+    RequestedModel, SubagentModelOverride,
 };
 use cairn::cursor::request::{RequestError, defined_subagents, run_model, subagent_kind, subagent_models};
+use cairn::cursor::tools::DefinedSubagent;
 use cairn::model::{
     Latency, ModelSpec, NoSubagentModel, ReasoningEffort, SubagentKind, SubagentModel, SubagentModels,
 };
@@ -268,7 +270,7 @@ fn a_choice_is_made_from_decision_wish_and_inheritance_in_this_order() {
 }
 
 #[test]
-fn a_definition_names_its_model_or_inherits() {
+fn a_definition_names_its_model_or_inherits_and_limits_its_kind() {
     let defined = |name: &str, model: &str| CustomSubagent {
         name: name.to_owned(),
         model: model.to_owned(),
@@ -280,14 +282,27 @@ fn a_definition_names_its_model_or_inherits() {
             defined("b", "deep"),
             defined("c", ""),
             defined("", "deep"),
+            CustomSubagent {
+                permission_mode: CustomSubagentPermissionMode::Readonly.into(),
+                is_background: true,
+                ..defined("d", "")
+            },
         ],
         ..Default::default()
     };
-    let expected = [("a", None), ("b", Some("deep")), ("c", None)];
+    let says = |model: Option<&str>, limited| DefinedSubagent {
+        model: model.map(str::to_owned),
+        readonly: limited,
+        background: limited,
+    };
+    let expected = [
+        ("a", says(None, false)),
+        ("b", says(Some("deep"), false)),
+        ("c", says(None, false)),
+        ("d", says(None, true)),
+    ];
     assert_eq!(
         defined_subagents(&context),
-        expected
-            .map(|(name, model)| (name.to_owned(), model.map(str::to_owned)))
-            .into()
+        expected.map(|(name, says)| (name.to_owned(), says)).into()
     );
 }

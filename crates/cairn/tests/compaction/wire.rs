@@ -294,7 +294,7 @@ async fn no_summary_is_a_notice_and_the_conversation_goes_on_as_it_was() {
         assert_eq!(
             report.text,
             "The conversation could not be summarised and stays as it is: the model asked for tools instead of \
-         summarising; none of them was run.Still two."
+         summarising; none of them was run.\n\nStill two."
         );
         assert_eq!(report.calls, []);
         assert!(!bench.workspace.path().join("ran.txt").exists());

@@ -1,8 +1,8 @@
 //! A run's record says what is known of it, and nothing that is not.
 
 use cairn::model::{
-    CallId, ConversationId, Delegation, FailureKind, ParentCall, ProviderFailure, ProviderFault, RunFailure,
-    RunId, RunKind, RunOutcome, SubagentKind, Usage,
+    CallId, ConversationId, Delegation, DelegationOrigin, FailureKind, ParentCall, ProviderFailure,
+    ProviderFault, RunFailure, RunId, RunKind, RunOutcome, SubagentKind, Usage,
 };
 use cairn::store::{RecordedFailure, RecordedOutcome, RunRecord, RunRecordEnd};
 
@@ -176,6 +176,8 @@ async fn delegations_are_kept_in_order_each_once_and_apart_by_conversation() {
         call: CallId::new(call),
         child: ConversationId::new(child),
         since_ms,
+        background: true,
+        origin: DelegationOrigin::Own,
     };
     let first = delegation("call-2", "child-b", 20);
     let second = delegation("call-1", "child-a", 30);
@@ -197,4 +199,58 @@ async fn delegations_are_kept_in_order_each_once_and_apart_by_conversation() {
         f.store.head(&f.conversation).await.unwrap(),
         Some(f.empty.clone())
     );
+}
+
+#[tokio::test]
+async fn a_delegation_is_told_to_its_latest_heir_alone_and_a_child_counts_once_it_has_a_run() {
+    let f = Fixture::new().await;
+    let [parent, child] = ["parent", "child"].map(ConversationId::new);
+    for conversation in [&parent, &child] {
+        f.store.empty_revision(conversation).await.unwrap();
+    }
+    let made = Delegation {
+        call: CallId::new("call"),
+        child: f.conversation.clone(),
+        since_ms: 7,
+        background: true,
+        origin: DelegationOrigin::Own,
+    };
+    f.store.note_delegation(&child, &made).await.unwrap();
+    let own = [made.clone()];
+    assert_eq!(f.store.delegations(&child).await.unwrap(), own);
+    assert_eq!(f.store.children(&child).await.unwrap(), []);
+    f.begin("run", &f.empty).await;
+    let grandchild = [f.conversation.clone()];
+    assert_eq!(f.store.children(&child).await.unwrap(), grandchild);
+
+    let inherited = |call: &str| Delegation {
+        call: CallId::new(call),
+        origin: DelegationOrigin::Inherited {
+            conversation: child.clone(),
+            call: CallId::new("call"),
+        },
+        ..made.clone()
+    };
+    let to_parent = f
+        .store
+        .hand_over(&child, made.clone(), &parent, &CallId::new("above"))
+        .await
+        .unwrap();
+    assert_eq!(to_parent, inherited("above"));
+    let (_folder, cold) = f.killed_and_reopened().await;
+    for store in [&f.store, &cold] {
+        assert_eq!(store.delegations(&child).await.unwrap(), []);
+        assert_eq!(store.delegations(&parent).await.unwrap(), [inherited("above")]);
+        assert_eq!(store.children(&parent).await.unwrap(), grandchild);
+    }
+    let top = ConversationId::new("top");
+    f.store.empty_revision(&top).await.unwrap();
+    let to_top = f
+        .store
+        .hand_over(&parent, to_parent, &top, &CallId::new("top"))
+        .await
+        .unwrap();
+    assert_eq!(to_top, inherited("top"));
+    assert_eq!(f.store.delegations(&parent).await.unwrap(), []);
+    assert_eq!(f.store.delegations(&top).await.unwrap(), [inherited("top")]);
 }

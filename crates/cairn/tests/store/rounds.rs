@@ -1,6 +1,8 @@
 //! A tool round enters the history pair by pair, in the order in which its calls were completed.
 
-use cairn::model::{CallId, HistoryItem, Message, MessageBody, MessageId, ToolRoundId, project};
+use cairn::model::{
+    CallId, ConversationId, HistoryItem, Message, MessageBody, MessageId, ToolRoundId, project,
+};
 use sqlx::Row;
 
 use crate::support::{Fixture, call, refusal, result, round, said, user};
@@ -178,4 +180,40 @@ async fn a_call_id_may_hold_any_characters() {
         .collect();
     let expected: Vec<CallId> = ids.iter().rev().map(|id| CallId::new(*id)).collect();
     assert_eq!(answered, expected);
+}
+
+#[tokio::test]
+async fn the_round_that_the_latest_run_left_is_known_and_a_settled_one_is_not() {
+    let f = Fixture::new().await;
+    let run = f.begin("run", &f.empty).await;
+    assert_eq!(f.store.left_round(&f.conversation).await.unwrap(), None);
+    let parent = f.store.append(&run, &f.empty, &[user("a", "A")]).await.unwrap();
+    let first = round("first", &run, &parent, &["x", "y"]);
+    f.store.begin_tool_round(&first).await.unwrap();
+    let committed = f
+        .store
+        .commit_tool_result(&run, &parent, &first.id, &result("y"))
+        .await
+        .unwrap();
+    let (_folder, cold) = f.killed_and_reopened().await;
+    for store in [&f.store, &cold] {
+        assert_eq!(
+            store.left_round(&f.conversation).await.unwrap(),
+            Some(first.clone())
+        );
+    }
+    let settled = f
+        .store
+        .commit_tool_result(&run, &committed.revision, &first.id, &result("x"))
+        .await
+        .unwrap();
+    assert_eq!(f.store.left_round(&f.conversation).await.unwrap(), None);
+    let second = round("second", &run, &settled.revision, &["z"]);
+    f.store.begin_tool_round(&second).await.unwrap();
+    assert_eq!(f.store.left_round(&f.conversation).await.unwrap(), Some(second));
+    // What an older run left is the newer one's to know.
+    f.begin("newer", &settled.revision).await;
+    assert_eq!(f.store.left_round(&f.conversation).await.unwrap(), None);
+    let stranger = ConversationId::new("stranger");
+    assert_eq!(f.store.left_round(&stranger).await.unwrap(), None);
 }

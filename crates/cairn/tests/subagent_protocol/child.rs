@@ -12,6 +12,7 @@ use cairn::demo::wire_client::RunFrame;
 use serde_json::Value;
 
 use crate::support::fake_cursor::ExecAnswer;
+use crate::support::strict_chat::Reply;
 use crate::support::wire_bench::{Bench, Database, roles};
 
 /// Makes each request one of a subagent of this kind.
@@ -158,6 +159,30 @@ async fn it_is_told_what_it_is_once_and_in_the_words_of_its_definition() {
 }
 
 #[tokio::test]
+async fn one_of_the_clients_own_kinds_is_told_what_its_kind_does() {
+    for (kind, begins) in [
+        ("explore", "You look and change nothing"),
+        ("shell", "You carry out commands."),
+        ("bash", "You carry out commands."),
+        ("debug", "You look for the cause of a fault."),
+    ] {
+        let mut bench = Bench::new().await;
+        as_subagent(&mut bench, kind, |_| {});
+        bench.chat.reply_text("Done.");
+        bench.cursor.send("Do it.").await.success();
+        let body = body(&bench, 0);
+        let identity = text_of(&body["messages"][1]);
+        assert!(
+            identity.starts_with(&format!("<subagent kind=\"{kind}\">\nYou are a subagent:"))
+                && identity.contains(&format!("\n<instructions>\n{begins}"))
+                && identity.ends_with("\n</instructions>\n</subagent>"),
+            "{identity}"
+        );
+        bench.assert_clean();
+    }
+}
+
+#[tokio::test]
 async fn it_remembers_its_work_although_its_client_forgot_it() {
     for database in [Database::Kept, Database::Lost] {
         let mut bench = Bench::new().await;
@@ -249,6 +274,45 @@ async fn it_is_told_that_its_calls_were_interrupted_although_its_client_forgot_t
         "This call was interrupted. It may have run in part or in full; its outcome is unknown."
     );
     assert!(text_of(&added[3]).contains("Go on."));
+    bench.assert_clean();
+}
+
+/// It is compacted in a later turn, by size, and goes on after its client forgot it.
+#[tokio::test]
+async fn a_compaction_keeps_what_it_is_word_for_word() {
+    let mut bench = Bench::new().await;
+    as_subagent(&mut bench, "Reviewer", |_| {});
+    defines_a_reviewer(&mut bench);
+    bench.chat.reply(Reply::text("Reviewed.").counted(120_000, 10));
+    bench.cursor.send("Review it.").await.success();
+    let first = body(&bench, 0)["messages"].as_array().unwrap().clone();
+    bench.chat.reply_text("The gist.");
+    bench.chat.reply(Reply::text("Again.").counted(500, 10));
+    bench.cursor.send("And the rest.").await.success();
+    let messages = body(&bench, 2)["messages"].as_array().unwrap().clone();
+    assert_eq!(roles(&messages), ["system", "user", "user", "user", "user"]);
+    assert_eq!(messages[0], first[0]);
+    assert!(text_of(&messages[1]).starts_with("<request_context>"));
+    assert!(text_of(&messages[2]).contains("The gist."));
+    assert_eq!(messages[3], first[1], "what it is told of itself");
+    assert!(text_of(&messages[4]).contains("And the rest."));
+
+    bench.cursor.set_state(&Default::default());
+    bench.chat.reply_text("Once more.");
+    bench.cursor.send("And now?").await.success();
+    assert_eq!(roles(&bench.added()), ["assistant", "user"]);
+    assert_eq!(bench.chat.resets(), [2]);
+    bench.assert_clean();
+}
+
+/// What its client shows becomes the subagent's words, and the server's remarks are none of them.
+#[tokio::test]
+async fn a_remark_of_the_server_is_not_among_its_words() {
+    let mut bench = Bench::new().await;
+    as_subagent(&mut bench, "generalPurpose", |_| {});
+    bench.chat.reply(Reply::answer(None, "", &[]));
+    let report = bench.cursor.send("Do it.").await.success();
+    assert_eq!(report.text, "");
     bench.assert_clean();
 }
 

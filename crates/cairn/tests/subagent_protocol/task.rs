@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use cairn::cursor::prompting::PromptAssets;
 use cairn::cursor::proto::agent::{
     self as pb, communicate_update_result, exec_client_message as answer, exec_server_message as exec,
     subagent_result, subagent_type::Type, task_result, tool_call::Tool,
@@ -227,11 +228,45 @@ fn a_kind_is_typed_in_the_card_and_a_name_in_the_exec() {
     }
 }
 
+const KINDS: &str = "generalPurpose, explore, shell, bash, debug, browserUse, computerUse, mediaReview, watchVideo, \
+                     vmSetupHelper";
+
+#[test]
+fn the_model_is_told_of_every_kind_of_the_clients() {
+    let prompts = PromptAssets::load().unwrap();
+    for variant in ["Task", "Task/subagent"] {
+        let tool = prompts.catalog().get(variant).unwrap();
+        let schema: serde_json::Value = serde_json::from_str(&tool.parameters).unwrap();
+        let told = schema["properties"]["subagent_type"]["description"]
+            .as_str()
+            .unwrap();
+        for kind in KINDS.split(", ") {
+            assert!(
+                told.contains(&format!("`{kind}`")),
+                "{variant} says nothing of {kind}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_definition_limits_its_kind_and_says_where_it_works() {
+    let started = |rest: &str| {
+        let (_, args) = asked(&mut task_runtime(), "a", rest);
+        (args.readonly, args.run_in_background)
+    };
+    assert_eq!(started(r#","subagent_type":"Reviewer""#), (false, Some(false)));
+    assert_eq!(started(r#","subagent_type":"tester""#), (true, Some(true)));
+    // The person's limit holds; where it works is for the model to say.
+    let rest = r#","subagent_type":"tester","readonly":false,"run_in_background":false"#;
+    assert_eq!(started(rest), (true, Some(false)));
+}
+
 #[test]
 fn a_kind_that_nobody_defines_is_refused_with_those_that_there_are() {
     assert_eq!(
         refusal(subagents(), r#","subagent_type":"reviewer""#),
-        "There is no kind of subagent named reviewer. The kinds are: generalPurpose, Reviewer, tester."
+        format!("There is no kind of subagent named reviewer. The kinds are: {KINDS}, Reviewer, tester.")
     );
     let mut scope = subagents();
     scope.models = Arc::new(SubagentModels {
@@ -240,7 +275,7 @@ fn a_kind_that_nobody_defines_is_refused_with_those_that_there_are() {
     });
     assert_eq!(
         refusal(scope.clone(), r#","subagent_type":"x""#),
-        "There is no kind of subagent named x. The kinds are: generalPurpose, Reviewer."
+        format!("There is no kind of subagent named x. The kinds are: {KINDS}, Reviewer.")
     );
     assert_eq!(
         refusal(scope, r#","subagent_type":"tester""#),

@@ -147,8 +147,9 @@ async fn the_servers_own_end_is_told_plainly() {
         };
         child_turn.finish().await;
         person.reconnect(&family.server.base_url, KEY).await;
-        assert_eq!(next(&family, &mut person).await, [expected.clone()]);
-        assert_eq!(next(&family, &mut person).await, [expected]);
+        let expected = [expected];
+        assert_eq!(next(&family, &mut person).await, expected);
+        assert_eq!(next(&family, &mut person).await, expected);
         person.assert_clean();
         family.chat.assert_clean();
     }

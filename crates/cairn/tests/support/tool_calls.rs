@@ -9,7 +9,7 @@ use cairn::cursor::proto::agent::{
     read_success, shell_stream, tool_call::Tool,
 };
 use cairn::cursor::request::Mode;
-use cairn::cursor::tools::{Effect, McpTool, SubagentScope, ToolRuntime, ToolRuntimeConfig};
+use cairn::cursor::tools::{DefinedSubagent, Effect, McpTool, SubagentScope, ToolRuntime, ToolRuntimeConfig};
 use cairn::model::{
     CallId, EntryLimits, Latency, ModelSpec, ReasoningSpec, SubagentModels, ToolCall, ToolResult,
 };
@@ -55,7 +55,17 @@ pub fn subagents() -> SubagentScope {
             candidates: vec![model("main"), model("small")],
             overrides: Vec::new(),
         }),
-        defined: BTreeMap::from([("Reviewer".into(), None), ("tester".into(), Some("small".into()))]),
+        defined: BTreeMap::from([
+            ("Reviewer".into(), DefinedSubagent::default()),
+            (
+                "tester".into(),
+                DefinedSubagent {
+                    model: Some("small".into()),
+                    readonly: true,
+                    background: true,
+                },
+            ),
+        ]),
         children: vec!["child-1".into()],
         cloud: false,
     }

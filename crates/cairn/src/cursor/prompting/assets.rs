@@ -155,6 +155,17 @@ impl PromptAssets {
         self.subagent_identity
     }
 
+    /// What a subagent of one of the client's own kinds is told beside that; nothing where the kind says nothing that
+    /// could be followed here.
+    pub fn subagent_instructions(&self, kind: &str) -> Option<&'static str> {
+        match kind {
+            "explore" => Some(include_str!("../../../prompt/cursor/subagent/explore.md")),
+            "shell" | "bash" => Some(include_str!("../../../prompt/cursor/subagent/shell.md")),
+            "debug" => Some(include_str!("../../../prompt/cursor/subagent/debug.md")),
+            _ => None,
+        }
+    }
+
     /// The static tools in manifest order. A subagent has its own list where it carries a task out; in a mode that
     /// narrows what may be done, the mode's list holds for it too.
     pub fn tools(&self, profile: Profile) -> Vec<ToolDefinition> {

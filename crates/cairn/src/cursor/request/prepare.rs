@@ -488,10 +488,7 @@ async fn new_messages(
     };
     let history = || history.iter().map(AsRef::as_ref);
     let mut messages = match turn.kind {
-        Some(kind) => {
-            let identity = context.prompts.subagent_identity();
-            identity_message(history(), kind, identity, request_context)
-        }
+        Some(kind) => identity_message(history(), kind, &context.prompts, request_context),
         None => Vec::new(),
     };
     messages.extend(initial_messages(history(), event));

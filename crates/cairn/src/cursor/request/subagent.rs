@@ -10,10 +10,13 @@ use super::model::model_spec;
 use super::text::Tagged;
 use super::{RequestError, TurnEvent, initial_messages};
 use crate::config::ModelConfig;
+use crate::cursor::prompting::PromptAssets;
 use crate::cursor::proto::agent::subagent_model_override::Selection;
 use crate::cursor::proto::agent::{
-    AgentRunRequest, CustomSubagent, RequestContext, RequestedModel, SubagentModelOverride,
+    AgentRunRequest, CustomSubagent, CustomSubagentPermissionMode, RequestContext, RequestedModel,
+    SubagentModelOverride,
 };
+use crate::cursor::tools::DefinedSubagent;
 use crate::model::{Message, ModelSpec, Part, SubagentKind, SubagentModel, SubagentModels};
 
 /// The event that tells a subagent what it is: once in its conversation.
@@ -114,16 +117,20 @@ pub fn run_model(
     }
 }
 
-/// The kinds of subagents that the person or the project defines, with the model that each definition names.
-pub fn defined_subagents(context: &RequestContext) -> BTreeMap<String, Option<String>> {
-    let model = |defined: &CustomSubagent| {
+/// The kinds of subagents that the person or the project defines, with what each definition says.
+pub fn defined_subagents(context: &RequestContext) -> BTreeMap<String, DefinedSubagent> {
+    let says = |defined: &CustomSubagent| {
         let model = defined.model.trim();
-        (!model.is_empty() && model != INHERIT).then(|| model.to_owned())
+        DefinedSubagent {
+            model: (!model.is_empty() && model != INHERIT).then(|| model.to_owned()),
+            readonly: defined.permission_mode() == CustomSubagentPermissionMode::Readonly,
+            background: defined.is_background,
+        }
     };
     let defined = context.custom_subagents.iter();
     defined
         .filter(|defined| !defined.name.is_empty())
-        .map(|defined| (defined.name.clone(), model(defined)))
+        .map(|defined| (defined.name.clone(), says(defined)))
         .collect()
 }
 
@@ -131,7 +138,7 @@ pub fn defined_subagents(context: &RequestContext) -> BTreeMap<String, Option<St
 pub fn identity_message<'a>(
     base: impl IntoIterator<Item = &'a Message>,
     kind: &SubagentKind,
-    identity: &str,
+    prompts: &PromptAssets,
     context: &RequestContext,
 ) -> Vec<Message> {
     let defined = context
@@ -139,12 +146,13 @@ pub fn identity_message<'a>(
         .iter()
         .find(|defined| defined.name == kind.as_str());
     let mut body = Tagged::default();
-    body.line(identity.trim_end());
-    if let Some(prompt) = defined
-        .map(|defined| defined.prompt.trim())
-        .filter(|p| !p.is_empty())
-    {
-        body.element("instructions", &[], prompt);
+    body.line(prompts.subagent_identity().trim_end());
+    let instructions = match defined {
+        Some(defined) => Some(defined.prompt.trim()),
+        None => prompts.subagent_instructions(kind.as_str()).map(str::trim_end),
+    };
+    if let Some(instructions) = instructions.filter(|text| !text.is_empty()) {
+        body.element("instructions", &[], instructions);
     }
     let mut text = Tagged::default();
     text.element("subagent", &[("kind", kind.as_str())], &body.finish());

@@ -37,6 +37,6 @@ pub use progress::{PROGRESS_TOOL, ProgressUpdate};
 pub use registry::{argument_names, known_tools};
 pub use result::{DerivedFact, derived_facts};
 pub use runtime::{CommittedTool, Effect, ToolRuntime, ToolRuntimeConfig};
-pub use task::{SubagentScope, TASK_TOOL, background_delegation};
+pub use task::{DefinedSubagent, SubagentScope, TASK_TOOL, background_delegation};
 pub use todos::{TodoWriteArguments, apply_todos, parse_todo_write};
 pub use value::{UnrepresentableNumber, json_from_value, value_from_json};

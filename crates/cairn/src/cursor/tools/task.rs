@@ -30,7 +30,8 @@ pub(super) struct TaskArguments {
     /// The subagent to go on with.
     pub resume: Option<String>,
     pub readonly: bool,
-    pub background: bool,
+    /// Whether it works in the background, if the model said so.
+    pub background: Option<bool>,
     /// Where it shall run, if the model said so.
     pub environment: Option<Environment>,
     pub cloud_base_branch: Option<String>,
@@ -43,6 +44,17 @@ pub(super) enum Environment {
     Cloud,
 }
 
+/// What the definition of a kind of subagent says beside its words.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct DefinedSubagent {
+    /// The configured model to run on, if it names one.
+    pub model: Option<String>,
+    /// Whether such a subagent may only look.
+    pub readonly: bool,
+    /// Whether such a subagent works in the background unless the model says otherwise.
+    pub background: bool,
+}
+
 /// What holds for every subagent of a run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SubagentScope {
@@ -52,8 +64,8 @@ pub struct SubagentScope {
     pub parent_model: Arc<ModelSpec>,
     /// Which other models they may get.
     pub models: Arc<SubagentModels>,
-    /// The kinds that the person or the project defines, with the model that the definition names, if any.
-    pub defined: BTreeMap<String, Option<String>>,
+    /// The kinds that the person or the project defines.
+    pub defined: BTreeMap<String, DefinedSubagent>,
     /// The subagents that the conversation has started and that can go on, the first one before the others.
     pub children: Vec<String>,
     /// Whether the client can start subagents elsewhere than on the person's machine.
@@ -76,7 +88,10 @@ impl SubagentScope {
                     .to_owned(),
             );
         }
-        let defined = self.defined.get(kind.as_str()).and_then(Option::as_deref);
+        let defined = self
+            .defined
+            .get(kind.as_str())
+            .and_then(|defined| defined.model.as_deref());
         self.models
             .choose(kind, asked.model.as_deref().or(defined), &self.parent_model)
             .map_err(|refused| format!("The subagent was not started: {refused}."))
@@ -107,15 +122,25 @@ impl SubagentScope {
         }
     }
 
-    /// The kinds that can be started, the general one first.
+    /// The task with what the definition of its kind adds.
+    pub(super) fn completed(&self, mut asked: TaskArguments) -> TaskArguments {
+        if let Some(defined) = self.defined.get(asked.kind.as_str()) {
+            asked.readonly |= defined.readonly;
+            asked.background = asked.background.or(Some(defined.background));
+        }
+        asked
+    }
+
+    /// The kinds that can be started, the client's own ones first.
     fn kinds(&self) -> Vec<&str> {
         let on = |kind: &&str| {
             let decided = self.models.decided(&SubagentKind::new(*kind));
             decided != Some(&SubagentModel::Disabled)
         };
         let defined = self.defined.keys().map(String::as_str);
-        std::iter::once(task::GENERAL_PURPOSE)
-            .chain(defined)
+        // A kind of the person's own may have the name of one of the client's.
+        task::offered()
+            .chain(defined.filter(|name| !task::is_built_in(&SubagentKind::new(*name))))
             .filter(on)
             .collect()
     }
@@ -166,7 +191,7 @@ pub(super) const TASK: ToolEntry = ToolEntry {
             model: reader.optional_text("model").filter(|id| !id.is_empty()),
             resume: reader.optional_text("resume").filter(|id| !id.is_empty()),
             readonly: reader.optional_bool("readonly").unwrap_or(false),
-            background: reader.optional_bool("run_in_background").unwrap_or(false),
+            background: reader.optional_bool("run_in_background"),
             environment: environment.map(|place| match place.as_str() {
                 "cloud" => Environment::Cloud,
                 _ => Environment::Local,

@@ -14,22 +14,33 @@ use crate::cursor::proto::agent::{
 use crate::model::{CallId, SubagentKind};
 
 /// The kind without a speciality: this text in the exec, the unspecified variant in the card. [capture]
-pub(in super::super) const GENERAL_PURPOSE: &str = "generalPurpose";
+const GENERAL_PURPOSE: &str = "generalPurpose";
 
-/// The kinds with a variant of their own in the card. [proto]
+/// The kinds with a variant of their own in the card [proto], those that have words of their own here first.
 const TYPED: [(&str, Type); 11] = [
     (GENERAL_PURPOSE, Type::Unspecified(SubagentTypeUnspecified {})),
-    ("computerUse", Type::ComputerUse(SubagentTypeComputerUse {})),
     ("explore", Type::Explore(SubagentTypeExplore {})),
-    ("mediaReview", Type::MediaReview(SubagentTypeMediaReview {})),
-    ("bash", Type::Bash(SubagentTypeBash {})),
-    ("browserUse", Type::BrowserUse(SubagentTypeBrowserUse {})),
     ("shell", Type::Shell(SubagentTypeShell {})),
-    ("vmSetupHelper", Type::VmSetupHelper(SubagentTypeVmSetupHelper {})),
+    ("bash", Type::Bash(SubagentTypeBash {})),
     ("debug", Type::Debug(SubagentTypeDebug {})),
-    ("cursorGuide", Type::CursorGuide(SubagentTypeCursorGuide {})),
+    ("browserUse", Type::BrowserUse(SubagentTypeBrowserUse {})),
+    ("computerUse", Type::ComputerUse(SubagentTypeComputerUse {})),
+    ("mediaReview", Type::MediaReview(SubagentTypeMediaReview {})),
     ("watchVideo", Type::WatchVideo(SubagentTypeWatchVideo {})),
+    ("vmSetupHelper", Type::VmSetupHelper(SubagentTypeVmSetupHelper {})),
+    ("cursorGuide", Type::CursorGuide(SubagentTypeCursorGuide {})),
 ];
+
+/// A guide to the client's own product, about which nothing is known here: it can be started, and is not offered.
+const NOT_OFFERED: &str = "cursorGuide";
+
+/// The kinds that are offered without a definition, the general one first.
+pub(in super::super) fn offered<'a>() -> impl Iterator<Item = &'a str> {
+    TYPED
+        .iter()
+        .map(|(name, _)| *name)
+        .filter(|name| *name != NOT_OFFERED)
+}
 
 /// Whether the client knows this kind without a definition.
 pub(in super::super) fn is_built_in(kind: &SubagentKind) -> bool {
@@ -92,7 +103,7 @@ pub(in super::super) fn subagent_args(
         prompt: task.prompt.clone(),
         readonly: task.readonly,
         resume_agent_id: task.resume.clone(),
-        run_in_background: Some(task.background),
+        run_in_background: Some(task.background.unwrap_or(false)),
         parent_conversation_id: Some(conversation.to_owned()),
         root_parent_conversation_id: Some(root.to_owned()),
         environment: environment(task).into(),

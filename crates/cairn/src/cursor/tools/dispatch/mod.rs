@@ -160,7 +160,7 @@ pub(super) fn begin(call: &CallId, arguments: Arguments, scope: &Scope) -> Step 
             (request::mcp_state(), Awaiting::McpState { args, asked })
         }
         Arguments::FetchMcpResource(asked) => return mcp::begin(call, &asked),
-        Arguments::Task(asked) => return task::begin(call, &asked, scope),
+        Arguments::Task(asked) => return task::begin(call, scope.subagents.completed(asked), scope),
         Arguments::UpdateCurrentStep(update) => return Step::Done(progress::outcome(update)),
         Arguments::Edit(edit) => return edit::begin(call, edit),
         Arguments::Asked(asked) => return asked::begin(call, asked, scope),

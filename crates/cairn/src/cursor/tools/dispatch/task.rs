@@ -20,9 +20,9 @@ pub(in super::super) struct TaskRun {
 }
 
 /// Asks the client for the subagent, on the model that is decided here and now.
-pub(super) fn begin(call: &CallId, asked: &TaskArguments, scope: &Scope) -> Step {
-    let mut args = task::card_args(asked);
-    match admit(asked, scope) {
+pub(super) fn begin(call: &CallId, asked: TaskArguments, scope: &Scope) -> Step {
+    let mut args = task::card_args(&asked);
+    match admit(&asked, scope) {
         Err(refusal) => {
             let card = Tool::TaskToolCall(TaskToolCall {
                 args: Some(args),
@@ -33,12 +33,12 @@ pub(super) fn begin(call: &CallId, asked: &TaskArguments, scope: &Scope) -> Step
         Ok(model) => {
             args.model = Some(model.model_id.to_string());
             let root = &scope.subagents.root;
-            let message = task::subagent_args(call, asked, &model.model_id, &scope.conversation, root);
+            let message = task::subagent_args(call, &asked, &model.model_id, &scope.conversation, root);
             Step::Exec {
                 message: Message::SubagentArgs(message),
                 awaiting: Awaiting::Task(Box::new(TaskRun {
                     args,
-                    kind: asked.kind.clone(),
+                    kind: asked.kind,
                 })),
             }
         }
