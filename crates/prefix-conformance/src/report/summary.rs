@@ -115,6 +115,15 @@ pub(super) fn events(report: &Report, most: usize) -> (Vec<Event<'_>>, usize) {
     (events, all)
 }
 
+/// What a call that left the one before it continues instead, as a sentence with its full stop; empty if nothing.
+pub(super) fn continues(kept: &Kept) -> String {
+    kept.continues.map_or_else(String::new, |call| {
+        format!(
+            "It keeps all of call {call} instead: two conversations with this model are in one recording; record them apart."
+        )
+    })
+}
+
 /// The rules under which endpoints of an API cache, in the order of reports.
 pub(super) fn rules_of(api: Api) -> &'static [Rule] {
     match api {
