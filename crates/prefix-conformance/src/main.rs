@@ -18,7 +18,7 @@ use prefix_conformance::record::{Recorder, upstream};
 use prefix_conformance::report::Report;
 use prefix_conformance::{
     Api, AssertOn, CommandHost, CommandMode, ConformanceError, ConformanceOptions, Limits, MIN_CONTINUITY,
-    Outcome, Skill, default_skills, run_prefix_conformance, table,
+    Outcome, Skill, default_skills, percent, run_prefix_conformance, table,
 };
 use serde_json::json;
 use tokio::net::TcpListener;
@@ -240,8 +240,8 @@ fn outcome_table(outcome: &Outcome, limits: &Limits) -> String {
         "requests",
         "previous bytes",
         "shared bytes",
-        "provider %",
-        "cacheable %",
+        "provider",
+        "cacheable",
         "",
         "first difference",
     ];
@@ -254,8 +254,8 @@ fn outcome_table(outcome: &Outcome, limits: &Limits) -> String {
             format!("{} → {}", pair.request - 1, pair.request),
             pair.provider.previous_bytes.to_string(),
             pair.provider.shared_bytes.to_string(),
-            format!("{:.1}", pair.provider.continuity() * 100.0),
-            format!("{:.1}", cacheable.continuity() * 100.0),
+            percent(pair.provider.continuity()),
+            percent(cacheable.continuity()),
             if broke {
                 "BREAK".to_owned()
             } else {
@@ -284,8 +284,11 @@ fn outcome_table(outcome: &Outcome, limits: &Limits) -> String {
         }
     }
     out.push_str(&format!(
-        "\n{} requests, provider continuity {:.4}, cacheable continuity {:.4}, resets {:?}\n",
-        outcome.requests, outcome.min_continuity, outcome.cacheable_continuity, outcome.resets
+        "\n{} requests, provider continuity {}, cacheable continuity {}, resets {:?}\n",
+        outcome.requests,
+        percent(outcome.min_continuity),
+        percent(outcome.cacheable_continuity),
+        outcome.resets
     ));
     out
 }

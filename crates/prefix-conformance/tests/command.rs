@@ -41,7 +41,7 @@ fn an_append_only_command_passes_in_every_api() {
         let (code, out, err) = command(&["run", "--api", api.as_str(), "--", HOST]);
         assert_eq!(code, Some(0), "{api}\n{out}{err}");
         assert!(
-            out.contains("4 requests, provider continuity 1.0000, cacheable continuity 1.0000, resets []"),
+            out.contains("4 requests, provider continuity 100.0%, cacheable continuity 100.0%, resets []"),
             "{out}"
         );
         assert!(out.ends_with("conforms\n"), "{out}");
@@ -236,12 +236,14 @@ fn a_command_that_asks_too_little_hangs_or_crashes_could_not_be_judged() {
         (
             &[][..],
             "exit 0",
-            "turn 1 ended after 0 request(s) in all; 2 were due, two for each turn",
+            "turn 1 ended after 0 request(s) in all; 2 were due, two for each turn; does the host take its base URL from \
+             OPENAI_BASE_URL?",
         ),
         (
             &["--once"],
             "exit 0",
-            "turn 1 ended after 0 request(s) in all; 2 were due, two for each turn",
+            "turn 1 ended after 0 request(s) in all; 2 were due, two for each turn; does the host take its base URL from \
+             OPENAI_BASE_URL?",
         ),
         (
             &[],

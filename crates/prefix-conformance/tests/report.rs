@@ -147,7 +147,7 @@ fn the_page_begins_with_which_call_changed_what_and_at_what_cost() {
         "<li class=\"event broke\">",
         "<a href=\"#call-3\">Call 3</a> · turn 2",
         "<h3>Message 0 (system) changed</h3>",
-        "<p>0.7% of call 2 was kept. Not kept: ≈ 1\u{202f}047 tokens.",
+        "<p>0.6% of call 2 was kept. Not kept: ≈ 1\u{202f}047 tokens.",
         "Read again by cache rule: ≈ 1\u{202f}054 (OpenAI before 5.6)",
         "<del>s</del>",
         "<ins>t</ins>",

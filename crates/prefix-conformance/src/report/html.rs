@@ -4,10 +4,10 @@
 
 use std::fmt::Write;
 
-use super::summary::{Verdict, continues, count, events, model, percent, rules_of, verdict};
+use super::summary::{Verdict, continues, count, events, model, rules_of, verdict};
 use super::text::share;
 use super::{CallReport, Kept, LaneReport, Report, Served, estimate_tokens};
-use crate::measure::Boundary;
+use crate::measure::{Boundary, percent};
 
 const STYLE: &str = include_str!("page.css");
 

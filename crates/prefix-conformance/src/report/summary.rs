@@ -4,7 +4,7 @@
 
 use super::{CallReport, Kept, LaneReport, Report, Rule};
 use crate::api::Api;
-use crate::measure::Boundary;
+use crate::measure::{Boundary, percent};
 use crate::visible::visible;
 
 /// What a person should think of it.
@@ -166,14 +166,6 @@ fn list(numbers: &[usize]) -> String {
         0 => shown.join(", "),
         more => format!("{} and {more} more", shown.join(", ")),
     }
-}
-
-/// A percentage with one decimal. What is not all of it does not read so.
-pub(super) fn percent(fraction: f64) -> String {
-    if fraction < 1.0 && fraction > 0.999 {
-        return "99.9%".to_owned();
-    }
-    format!("{:.1}%", fraction * 100.0)
 }
 
 /// A lane's model for a reader.

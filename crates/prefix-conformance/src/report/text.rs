@@ -4,8 +4,9 @@
 
 use std::fmt::Write;
 
-use super::summary::{continues, model, percent};
+use super::summary::{continues, model};
 use super::{CallReport, LaneReport, Report};
+use crate::measure::percent;
 use crate::table::table;
 
 pub(super) fn text(report: &Report) -> String {
