@@ -150,7 +150,13 @@ async fn run(options: Run) -> Result<ExitCode, String> {
     let mut command = CommandHost::new(program, host.collect(), mode)
         .map_err(|fault| format!("no temporary folder: {fault}"))?;
     let conformance = conformance_options(&options, &command)?;
-    let result = run_prefix_conformance(&mut command, &conformance).await;
+    let result = tokio::select! {
+        result = run_prefix_conformance(&mut command, &conformance) => result,
+        interrupted = tokio::signal::ctrl_c() => {
+            interrupted.map_err(|fault| fault.to_string())?;
+            return Err("interrupted".to_owned());
+        }
+    };
     let outcome = match &result {
         Ok(outcome) => Some(outcome),
         Err(ConformanceError::Broken { outcome, .. } | ConformanceError::BodyNeverSent { outcome, .. }) => {

@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use prefix_conformance::Api;
 use serde_json::Value;
@@ -307,4 +307,57 @@ fn json_tells_what_a_table_tells() {
     // A body that was dropped has its figures too.
     let (code, value) = run("drop-bodies", "0");
     assert_eq!((code, &value["outcome"]["requests"]), (Some(1), &Value::from(4)));
+}
+
+/// A command is often a wrapper; what it started must not outlive a run that was given up.
+#[test]
+fn an_interrupted_run_ends_all_that_its_command_started() {
+    let folder = tempfile::tempdir().unwrap();
+    let note = folder.path().join("pid");
+    let script = r#"sleep 600 & echo $! > "$0.new"; mv "$0.new" "$0"; wait"#;
+    let words = shell("openai-chat", &[], script, &[note.to_str().unwrap()]);
+    let child = Command::new(env!("CARGO_BIN_EXE_prefix-conformance"))
+        .args(words)
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let started = loop {
+        match std::fs::read_to_string(&note) {
+            Ok(pid) => break pid.trim().to_owned(),
+            Err(_) => std::thread::yield_now(),
+        }
+    };
+    assert!(is_running(&started));
+    // The shell's own: not every system has a program for it.
+    let interrupt = format!("kill -INT {}", child.id());
+    assert!(
+        Command::new("sh")
+            .args(["-c", &interrupt])
+            .status()
+            .unwrap()
+            .success()
+    );
+    let Output { status, stderr, .. } = child.wait_with_output().unwrap();
+    assert_eq!(status.code(), Some(2));
+    assert_eq!(
+        String::from_utf8(stderr).unwrap(),
+        "prefix-conformance: interrupted\n"
+    );
+    while is_running(&started) {
+        std::thread::yield_now();
+    }
+}
+
+/// Whether a process runs. One that has ended may still be waited for by whoever inherits it.
+fn is_running(id: &str) -> bool {
+    match std::fs::read_to_string(format!("/proc/{id}/stat")) {
+        Ok(stat) => !stat.rsplit_once(") ").unwrap().1.starts_with('Z'),
+        // It is gone, or this system has no such files and says it otherwise.
+        Err(_) => Command::new("sh")
+            .args(["-c", &format!("kill -0 {id} 2>/dev/null")])
+            .status()
+            .unwrap()
+            .success(),
+    }
 }
