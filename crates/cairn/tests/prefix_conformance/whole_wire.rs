@@ -138,8 +138,11 @@ fn rule(text: &str) -> RequestContext {
     }
 }
 
+/// MCP servers by name, with the description of their tool.
+type Servers<'a> = &'a [(&'a str, &'a str)];
+
 /// A context with a tool `look` of each server, described so.
-fn servers(servers: &[(&str, &str)]) -> RequestContext {
+fn servers(servers: Servers<'_>) -> RequestContext {
     RequestContext {
         tools: servers
             .iter()
@@ -246,7 +249,7 @@ async fn a_servers_tool_is_a_boundary_at_its_place_and_none_when_the_server_is_g
         let mut rig = Rig::new(api).await;
         rig.turn("none", AgentMode::Agent, servers(&[])).await;
         let built_in = rig.tools();
-        let steps: [(&str, &[(&str, &str)], Option<usize>); 5] = [
+        let steps: [(&str, Servers<'_>, Option<usize>); 5] = [
             ("gained", &[("b", look)], Some(0)),
             ("before", &[("a", look), ("b", look)], Some(0)),
             ("behind", &[("c", look), ("b", look), ("a", look)], Some(2)),
