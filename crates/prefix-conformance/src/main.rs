@@ -151,11 +151,13 @@ async fn run(options: Run) -> Result<ExitCode, String> {
         .map_err(|fault| format!("no temporary folder: {fault}"))?;
     let conformance = conformance_options(&options, &command)?;
     let result = tokio::select! {
-        result = run_prefix_conformance(&mut command, &conformance) => result,
+        // In this order, so that the signal is listened for before anything is started.
+        biased;
         interrupted = tokio::signal::ctrl_c() => {
             interrupted.map_err(|fault| fault.to_string())?;
             return Err("interrupted".to_owned());
         }
+        result = run_prefix_conformance(&mut command, &conformance) => result,
     };
     let outcome = match &result {
         Ok(outcome) => Some(outcome),
@@ -313,8 +315,10 @@ async fn record(options: Record) -> Result<ExitCode, String> {
     println!("listening on http://{address}");
     std::io::stdout().flush().map_err(|fault| fault.to_string())?;
     tokio::select! {
-        served = recorder.serve(listener) => served.map_err(|fault| fault.to_string())?,
+        // In this order, so that the signal is listened for before anything is served.
+        biased;
         stopped = tokio::signal::ctrl_c() => stopped.map_err(|fault| fault.to_string())?,
+        served = recorder.serve(listener) => served.map_err(|fault| fault.to_string())?,
     }
     Ok(ExitCode::SUCCESS)
 }

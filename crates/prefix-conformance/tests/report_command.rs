@@ -352,7 +352,8 @@ fn a_recorder_that_is_interrupted_ends_well_and_leaves_what_came() {
     let interrupt = format!("kill -INT {}", child.id());
     let killed = Command::new("sh").args(["-c", &interrupt]).status().unwrap();
     assert!(killed.success());
-    assert_eq!(child.wait().unwrap().code(), Some(0));
+    let ended = child.wait().unwrap();
+    assert_eq!(ended.code(), Some(0), "{ended}");
     let report = Report::read(Path::new(&out)).unwrap();
     assert_eq!((report.calls, report.cut), (1, false));
 }
