@@ -63,17 +63,26 @@ impl Api {
         }
     }
 
+    /// The variable that most of the API's clients take their base URL from.
+    pub fn base_url_variable(self) -> &'static str {
+        match self {
+            Self::OpenAiChat | Self::OpenAiResponses => "OPENAI_BASE_URL",
+            Self::Anthropic => "ANTHROPIC_BASE_URL",
+        }
+    }
+
     /// The variables that point the API's usual clients at an endpoint, and a key for them. The key is no secret.
     pub fn environment(self, origin: &str) -> Vec<(&'static str, String)> {
         let base = self.base_url(origin);
         let key = FIXTURE_KEY.to_owned();
+        let variable = self.base_url_variable();
         match self {
             Self::OpenAiChat | Self::OpenAiResponses => vec![
-                ("OPENAI_BASE_URL", base.clone()),
+                (variable, base.clone()),
                 ("OPENAI_API_BASE", base),
                 ("OPENAI_API_KEY", key),
             ],
-            Self::Anthropic => vec![("ANTHROPIC_BASE_URL", base), ("ANTHROPIC_API_KEY", key)],
+            Self::Anthropic => vec![(variable, base), ("ANTHROPIC_API_KEY", key)],
         }
     }
 }

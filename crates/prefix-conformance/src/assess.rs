@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::measure::{Measure, measure, measure_items};
+use crate::measure::{Measure, measure, measure_items, percent};
 use crate::request::Request;
 use crate::tail::{TailError, TailSegment, without_tail};
 
@@ -94,9 +94,9 @@ impl Pair {
 pub enum Violation {
     /// More pairs broke than allowed. The pair is the first that broke.
     #[error(
-        "request {} → {later} kept {:.1}% of the previous {} prefix (minimum {:.1}%), and {} pair(s) broke below it \
+        "request {} → {later} kept {} of the previous {} prefix (minimum {}), and {} pair(s) broke below it \
          (resets {:?} of {pairs} request pairs, allowedResets {})",
-        later - 1, continuity * 100.0, limits.assert_on.word(), limits.min_continuity * 100.0, resets.len(), resets,
+        later - 1, percent(*continuity), limits.assert_on.word(), percent(limits.min_continuity), resets.len(), resets,
         limits.allowed_resets
     )]
     TooManyResets {
@@ -113,9 +113,9 @@ pub enum Violation {
     },
     /// Fewer pairs broke than declared: what should have reset the prefix did not happen.
     #[error(
-        "only {} pair(s) broke below {:.1}% of the previous {} prefix (resets {:?} of {pairs} request pairs, \
+        "only {} pair(s) broke below {} of the previous {} prefix (resets {:?} of {pairs} request pairs, \
          allowedResets {}): a declared reset did not happen",
-        resets.len(), limits.min_continuity * 100.0, limits.assert_on.word(), resets, limits.allowed_resets
+        resets.len(), percent(limits.min_continuity), limits.assert_on.word(), resets, limits.allowed_resets
     )]
     TooFewResets {
         /// All that broke.

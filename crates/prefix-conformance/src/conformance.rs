@@ -88,8 +88,13 @@ pub enum ConformanceError {
         fault: String,
     },
     /// A turn is two requests: one that is answered with a call, one that is answered with text.
-    #[error("turn {turn} ended after {seen} request(s) in all; {expected} were due, two for each turn")]
+    #[error(
+        "turn {turn} ended after {seen} request(s) in all; {expected} were due, two for each turn{}",
+        if *seen == 0 { format!("; does the host take its base URL from {}?", api.base_url_variable()) } else { String::new() }
+    )]
     RequestCount {
+        /// What the host is to speak.
+        api: Api,
         /// One-based.
         turn: usize,
         /// Since the run began.
@@ -185,7 +190,12 @@ pub async fn run_prefix_conformance<H: Host>(
         let expected = turn * REQUESTS / options.inputs.len();
         let seen = fixture.count();
         if seen != expected && !(host.runs_all_turns_at_once() && seen == REQUESTS) {
-            return Err(ConformanceError::RequestCount { turn, seen, expected });
+            return Err(ConformanceError::RequestCount {
+                api: options.api,
+                turn,
+                seen,
+                expected,
+            });
         }
     }
     let tail = host

@@ -142,6 +142,9 @@ impl CommandHost {
             // Standard output belongs to the result.
             .stdout(Stdio::from(std::io::stderr()))
             .kill_on_drop(true);
+        // Its own group, so that all that it started can be ended with it.
+        #[cfg(unix)]
+        command.process_group(0);
         if self.mode == CommandMode::PerTurn {
             command.env("PREFIX_CONFORMANCE_TURN", turn.to_string());
         }
@@ -158,6 +161,8 @@ impl CommandHost {
             .command(session, turn)
             .spawn()
             .map_err(|cause| fault("cannot start", cause))?;
+        #[cfg(unix)]
+        let group = Group(child.id());
         if let Some(mut stdin) = child.stdin.take() {
             let text = match self.mode {
                 CommandMode::PerTurn => format!("{}\n", session.inputs[turn - 1]),
@@ -175,10 +180,40 @@ impl CommandHost {
             .wait()
             .await
             .map_err(|cause| fault("cannot wait for", cause))?;
+        #[cfg(unix)]
+        group.leave();
         if status.success() {
             Ok(())
         } else {
             Err(HostError(format!("{} ended with {status}", self.program)))
+        }
+    }
+}
+
+/// The processes of a command that is running. If its turn is given up they are ended, all of them: a command is often a
+/// wrapper of the one that hangs.
+#[cfg(unix)]
+struct Group(Option<u32>);
+
+#[cfg(unix)]
+impl Group {
+    /// The command has ended by itself; what it left behind is its own affair.
+    fn leave(mut self) {
+        self.0 = None;
+    }
+}
+
+#[cfg(unix)]
+impl Drop for Group {
+    fn drop(&mut self) {
+        use rustix::process::{Pid, Signal, kill_process_group};
+        let leader = self
+            .0
+            .and_then(|id| i32::try_from(id).ok())
+            .and_then(Pid::from_raw);
+        if let Some(leader) = leader {
+            // It may have ended at this moment.
+            let _ = kill_process_group(leader, Signal::KILL);
         }
     }
 }

@@ -28,7 +28,7 @@ pub use conformance::{
 };
 pub use fixture::{Skill, ToolCall};
 pub use host::{CommandHost, CommandMode, Host, HostError, Session};
-pub use measure::{Boundary, Change, Difference, Measure, common, fraction, measure, measure_items};
+pub use measure::{Boundary, Change, Difference, Measure, common, fraction, measure, measure_items, percent};
 pub use request::{HEAD_END, ITEM_END, Item, Maker, Marker, Position, Request, RequestError, Unmeasurable};
 pub use scan::{ScanError, Scanner};
 pub use table::table;

@@ -18,7 +18,7 @@ use prefix_conformance::record::{Recorder, upstream};
 use prefix_conformance::report::Report;
 use prefix_conformance::{
     Api, AssertOn, CommandHost, CommandMode, ConformanceError, ConformanceOptions, Limits, MIN_CONTINUITY,
-    Outcome, Skill, default_skills, run_prefix_conformance, table,
+    Outcome, Skill, default_skills, percent, run_prefix_conformance, table,
 };
 use serde_json::json;
 use tokio::net::TcpListener;
@@ -150,7 +150,15 @@ async fn run(options: Run) -> Result<ExitCode, String> {
     let mut command = CommandHost::new(program, host.collect(), mode)
         .map_err(|fault| format!("no temporary folder: {fault}"))?;
     let conformance = conformance_options(&options, &command)?;
-    let result = run_prefix_conformance(&mut command, &conformance).await;
+    let result = tokio::select! {
+        // In this order, so that the signal is listened for before anything is started.
+        biased;
+        interrupted = tokio::signal::ctrl_c() => {
+            interrupted.map_err(|fault| fault.to_string())?;
+            return Err("interrupted".to_owned());
+        }
+        result = run_prefix_conformance(&mut command, &conformance) => result,
+    };
     let outcome = match &result {
         Ok(outcome) => Some(outcome),
         Err(ConformanceError::Broken { outcome, .. } | ConformanceError::BodyNeverSent { outcome, .. }) => {
@@ -240,8 +248,8 @@ fn outcome_table(outcome: &Outcome, limits: &Limits) -> String {
         "requests",
         "previous bytes",
         "shared bytes",
-        "provider %",
-        "cacheable %",
+        "provider",
+        "cacheable",
         "",
         "first difference",
     ];
@@ -254,8 +262,8 @@ fn outcome_table(outcome: &Outcome, limits: &Limits) -> String {
             format!("{} → {}", pair.request - 1, pair.request),
             pair.provider.previous_bytes.to_string(),
             pair.provider.shared_bytes.to_string(),
-            format!("{:.1}", pair.provider.continuity() * 100.0),
-            format!("{:.1}", cacheable.continuity() * 100.0),
+            percent(pair.provider.continuity()),
+            percent(cacheable.continuity()),
             if broke {
                 "BREAK".to_owned()
             } else {
@@ -284,8 +292,11 @@ fn outcome_table(outcome: &Outcome, limits: &Limits) -> String {
         }
     }
     out.push_str(&format!(
-        "\n{} requests, provider continuity {:.4}, cacheable continuity {:.4}, resets {:?}\n",
-        outcome.requests, outcome.min_continuity, outcome.cacheable_continuity, outcome.resets
+        "\n{} requests, provider continuity {}, cacheable continuity {}, resets {:?}\n",
+        outcome.requests,
+        percent(outcome.min_continuity),
+        percent(outcome.cacheable_continuity),
+        outcome.resets
     ));
     out
 }
@@ -304,8 +315,10 @@ async fn record(options: Record) -> Result<ExitCode, String> {
     println!("listening on http://{address}");
     std::io::stdout().flush().map_err(|fault| fault.to_string())?;
     tokio::select! {
-        served = recorder.serve(listener) => served.map_err(|fault| fault.to_string())?,
+        // In this order, so that the signal is listened for before anything is served.
+        biased;
         stopped = tokio::signal::ctrl_c() => stopped.map_err(|fault| fault.to_string())?,
+        served = recorder.serve(listener) => served.map_err(|fault| fault.to_string())?,
     }
     Ok(ExitCode::SUCCESS)
 }

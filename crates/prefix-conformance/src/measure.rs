@@ -113,6 +113,14 @@ pub fn fraction(part: usize, whole: usize) -> f64 {
     part as f64 / whole as f64
 }
 
+/// A fraction as a percentage with one decimal, rounded down: what is below a minimum, or not all, does not read as if it were.
+pub fn percent(fraction: f64) -> String {
+    // Products such as 0.58 · 1000 may be a little less than they should be.
+    const SLACK: f64 = 1e-6;
+    let thousandths = (fraction * 1000.0 + SLACK).floor();
+    format!("{:.1}%", thousandths / 10.0)
+}
+
 /// Measures a pair over all items.
 pub fn measure(previous: &Request, later: &Request) -> Measure {
     measure_items(

@@ -139,3 +139,17 @@ fn what_was_added_or_removed_is_named() {
         ("message 1 (user) is gone", Some(1))
     );
 }
+
+#[test]
+fn a_percentage_never_reads_as_more_than_it_is() {
+    for (fraction, expected) in [
+        (1.0, "100.0%"),
+        (0.999_96, "99.9%"),
+        (0.95, "95.0%"),
+        (0.949_99, "94.9%"),
+        (0.58, "58.0%"),
+        (0.0, "0.0%"),
+    ] {
+        assert_eq!(percent(fraction), expected);
+    }
+}

@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use prefix_conformance::Api;
 use serde_json::Value;
@@ -41,7 +41,7 @@ fn an_append_only_command_passes_in_every_api() {
         let (code, out, err) = command(&["run", "--api", api.as_str(), "--", HOST]);
         assert_eq!(code, Some(0), "{api}\n{out}{err}");
         assert!(
-            out.contains("4 requests, provider continuity 1.0000, cacheable continuity 1.0000, resets []"),
+            out.contains("4 requests, provider continuity 100.0%, cacheable continuity 100.0%, resets []"),
             "{out}"
         );
         assert!(out.ends_with("conforms\n"), "{out}");
@@ -236,12 +236,14 @@ fn a_command_that_asks_too_little_hangs_or_crashes_could_not_be_judged() {
         (
             &[][..],
             "exit 0",
-            "turn 1 ended after 0 request(s) in all; 2 were due, two for each turn",
+            "turn 1 ended after 0 request(s) in all; 2 were due, two for each turn; does the host take its base URL from \
+             OPENAI_BASE_URL?",
         ),
         (
             &["--once"],
             "exit 0",
-            "turn 1 ended after 0 request(s) in all; 2 were due, two for each turn",
+            "turn 1 ended after 0 request(s) in all; 2 were due, two for each turn; does the host take its base URL from \
+             OPENAI_BASE_URL?",
         ),
         (
             &[],
@@ -305,4 +307,57 @@ fn json_tells_what_a_table_tells() {
     // A body that was dropped has its figures too.
     let (code, value) = run("drop-bodies", "0");
     assert_eq!((code, &value["outcome"]["requests"]), (Some(1), &Value::from(4)));
+}
+
+/// A command is often a wrapper; what it started must not outlive a run that was given up.
+#[test]
+fn an_interrupted_run_ends_all_that_its_command_started() {
+    let folder = tempfile::tempdir().unwrap();
+    let note = folder.path().join("pid");
+    let script = r#"sleep 600 & echo $! > "$0.new"; mv "$0.new" "$0"; wait"#;
+    let words = shell("openai-chat", &[], script, &[note.to_str().unwrap()]);
+    let child = Command::new(env!("CARGO_BIN_EXE_prefix-conformance"))
+        .args(words)
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let started = loop {
+        match std::fs::read_to_string(&note) {
+            Ok(pid) => break pid.trim().to_owned(),
+            Err(_) => std::thread::yield_now(),
+        }
+    };
+    assert!(is_running(&started));
+    // The shell's own: not every system has a program for it.
+    let interrupt = format!("kill -INT {}", child.id());
+    assert!(
+        Command::new("sh")
+            .args(["-c", &interrupt])
+            .status()
+            .unwrap()
+            .success()
+    );
+    let Output { status, stderr, .. } = child.wait_with_output().unwrap();
+    assert_eq!(status.code(), Some(2));
+    assert_eq!(
+        String::from_utf8(stderr).unwrap(),
+        "prefix-conformance: interrupted\n"
+    );
+    while is_running(&started) {
+        std::thread::yield_now();
+    }
+}
+
+/// Whether a process runs. One that has ended may still be waited for by whoever inherits it.
+fn is_running(id: &str) -> bool {
+    match std::fs::read_to_string(format!("/proc/{id}/stat")) {
+        Ok(stat) => !stat.rsplit_once(") ").unwrap().1.starts_with('Z'),
+        // It is gone, or this system has no such files and says it otherwise.
+        Err(_) => Command::new("sh")
+            .args(["-c", &format!("kill -0 {id} 2>/dev/null")])
+            .status()
+            .unwrap()
+            .success(),
+    }
 }

@@ -220,7 +220,7 @@ fn a_report_says_what_broke_where_and_what_it_cost() {
 
     let text = report.text();
     assert!(text.contains("call 2 → 3: message 0 (system) changed"), "{text}");
-    let end = "3 call(s), 1 break(s) below 95.0%, lowest continuity 0.4%, about 2020 tokens sent before and not kept\n\
+    let end = "3 call(s), 1 break(s) below 95.0%, lowest continuity 0.3%, about 2020 tokens sent before and not kept\n\
                The prefix broke once, at call 3 (turn 3).\n";
     assert!(text.ends_with(end), "{text}");
 }

@@ -147,7 +147,7 @@ fn the_page_begins_with_which_call_changed_what_and_at_what_cost() {
         "<li class=\"event broke\">",
         "<a href=\"#call-3\">Call 3</a> · turn 2",
         "<h3>Message 0 (system) changed</h3>",
-        "<p>0.7% of call 2 was kept. Not kept: ≈ 1\u{202f}047 tokens.",
+        "<p>0.6% of call 2 was kept. Not kept: ≈ 1\u{202f}047 tokens.",
         "Read again by cache rule: ≈ 1\u{202f}054 (OpenAI before 5.6)",
         "<del>s</del>",
         "<ins>t</ins>",
@@ -165,6 +165,40 @@ fn the_page_begins_with_which_call_changed_what_and_at_what_cost() {
         "{page}"
     );
     assert_eq!(page.matches("<li class=\"event").count(), 12);
+}
+
+#[test]
+fn two_conversations_in_one_lane_break_each_other_and_are_recognised() {
+    let one = conversation("none", "");
+    let other: Vec<String> = one
+        .iter()
+        .map(|body| body.replace("first", "something else"))
+        .collect();
+    let mixed: Vec<String> = one
+        .iter()
+        .zip(&other)
+        .flat_map(|(a, b)| [a.clone(), b.clone()])
+        .collect();
+    // Without the long system prompt, nearly nothing is shared.
+    let mixed: Vec<String> = mixed
+        .iter()
+        .map(|body| body.replace(&"s".repeat(4000), "s"))
+        .collect();
+    let report = report_of(&mixed);
+    assert_eq!(report.resets, [2, 3, 4, 5, 6]);
+    let continues: Vec<Option<usize>> = report.lanes[0]
+        .calls
+        .iter()
+        .map(|call| call.kept.as_ref()?.continues)
+        .collect();
+    assert_eq!(continues, [None, None, Some(1), Some(2), Some(3), Some(4)]);
+    let sentence = "It keeps all of call 3 instead: two conversations with this model are in one recording";
+    assert!(report.text().contains(sentence) && report.html().contains(sentence));
+    // A change behind an earlier call's end is the same conversation, although it keeps all of that call.
+    let report = report_of(&conversation("tool", "found something else"));
+    let kept = report.lanes[0].calls[2].kept.as_ref().unwrap();
+    assert!(kept.boundary.is_some() && kept.shared_items > 2);
+    assert_eq!(kept.continues, None);
 }
 
 #[test]

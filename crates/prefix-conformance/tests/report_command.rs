@@ -349,12 +349,11 @@ fn a_recorder_that_is_interrupted_ends_well_and_leaves_what_came() {
     let mut received = String::new();
     client.read_to_string(&mut received).unwrap();
     assert!(received.ends_with(answer), "{received}");
-    let killed = Command::new("kill")
-        .args(["-INT", &child.id().to_string()])
-        .status()
-        .unwrap();
+    let interrupt = format!("kill -INT {}", child.id());
+    let killed = Command::new("sh").args(["-c", &interrupt]).status().unwrap();
     assert!(killed.success());
-    assert_eq!(child.wait().unwrap().code(), Some(0));
+    let ended = child.wait().unwrap();
+    assert_eq!(ended.code(), Some(0), "{ended}");
     let report = Report::read(Path::new(&out)).unwrap();
     assert_eq!((report.calls, report.cut), (1, false));
 }

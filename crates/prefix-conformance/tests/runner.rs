@@ -10,7 +10,7 @@
 use prefix_conformance::reference::{Layout, ReferenceHost};
 use prefix_conformance::{
     Api, AssertOn, ConformanceError, ConformanceOptions, Host, HostError, Outcome, Position, Session, Skill,
-    TailSegment, ToolCall, Violation, run_prefix_conformance,
+    TailSegment, ToolCall, Violation, percent, run_prefix_conformance,
 };
 
 async fn run(
@@ -80,10 +80,10 @@ async fn a_volatile_context_fails_on_both_measurements() {
                 "message 0"
             };
             let expected = format!(
-                "request {} → {later} kept {:.1}% of the previous {} prefix (minimum 95.0%), and {} pair(s) broke \
+                "request {} → {later} kept {} of the previous {} prefix (minimum 95.0%), and {} pair(s) broke \
                  below it (resets {resets:?} of 3 request pairs, allowedResets 0); the first differing item is {place} (",
                 later - 1,
-                continuity * 100.0,
+                percent(continuity),
                 assert_on.word(),
                 resets.len(),
             );
@@ -207,7 +207,8 @@ async fn what_cannot_be_judged_is_an_error_that_says_why() {
     for (sent, expected) in [
         (
             vec![],
-            "turn 1 ended after 0 request(s) in all; 2 were due, two for each turn",
+            "turn 1 ended after 0 request(s) in all; 2 were due, two for each turn; does the host take its base URL from \
+             OPENAI_BASE_URL?",
         ),
         (
             vec![(chat, request("read", true))],

@@ -7,7 +7,10 @@ use cairn::cursor::proto::agent::{
     UserMessage, conversation_action, cursor_rule_type,
 };
 use cairn::cursor::sessions::SessionLimits;
-use prefix_conformance::{Api, Measure, Position, Request, measure};
+use prefix_conformance::{
+    Api, AssertOn, ConformanceOptions, Host, HostError, Measure, Position, Request, Session, ToolCall,
+    measure, run_prefix_conformance,
+};
 use tempfile::TempDir;
 
 use super::support::cairn_server::{CairnServer, KEY, chat_model};
@@ -135,8 +138,11 @@ fn rule(text: &str) -> RequestContext {
     }
 }
 
+/// MCP servers by name, with the description of their tool.
+type Servers<'a> = &'a [(&'a str, &'a str)];
+
 /// A context with a tool `look` of each server, described so.
-fn servers(servers: &[(&str, &str)]) -> RequestContext {
+fn servers(servers: Servers<'_>) -> RequestContext {
     RequestContext {
         tools: servers
             .iter()
@@ -164,6 +170,64 @@ fn place(measured: Option<Measure>) -> (Option<usize>, Option<usize>, Option<usi
 
 const NOWHERE: (Option<usize>, Option<usize>, Option<usize>) = (None, None, None);
 
+/// The server and its client as a host of the conformance run. A skill is a file, and loading it is a call of Read.
+struct Served {
+    folders: [TempDir; 2],
+    running: Option<(CairnServer, FakeCursor)>,
+}
+
+impl Host for Served {
+    async fn turn(&mut self, session: &Session, turn: usize) -> Result<(), HostError> {
+        if self.running.is_none() {
+            let model = super::model(session);
+            let id = model.id.clone();
+            let [data, workspace] = &self.folders;
+            let server = CairnServer::with_models(data.path(), vec![model], SessionLimits::default()).await;
+            let mut cursor = FakeCursor::new(&server.base_url, KEY, "agent-1", workspace.path()).await;
+            cursor.model = id;
+            self.running = Some((server, cursor));
+        }
+        let (_, cursor) = self.running.as_mut().unwrap();
+        cursor.send(&session.inputs[turn - 1]).await.success();
+        cursor.assert_clean();
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn the_server_with_its_own_prompt_and_tools_conforms_in_every_api() {
+    for api in Api::ALL {
+        for assert_on in [AssertOn::ProviderPrefix, AssertOn::CacheablePrefix] {
+            let folders = [TempDir::new().unwrap(), TempDir::new().unwrap()];
+            let mut options = ConformanceOptions::new(api);
+            options.limits.assert_on = assert_on;
+            for skill in &mut options.skills {
+                let name = format!("{}.md", skill.name);
+                std::fs::write(folders[1].path().join(&name), &skill.body).unwrap();
+                skill.load = ToolCall {
+                    name: "Read".to_owned(),
+                    arguments: serde_json::json!({ "path": name }).to_string(),
+                };
+            }
+            let mut host = Served {
+                folders,
+                running: None,
+            };
+            let outcome = run_prefix_conformance(&mut host, &options).await.unwrap();
+            assert_eq!(
+                (
+                    outcome.requests,
+                    outcome.min_continuity,
+                    outcome.cacheable_continuity,
+                    outcome.resets
+                ),
+                (4, 1.0, 1.0, vec![]),
+                "{api}"
+            );
+        }
+    }
+}
+
 #[tokio::test]
 async fn turns_and_contexts_that_change_and_change_back_reset_nothing() {
     for api in Api::ALL {
@@ -185,7 +249,7 @@ async fn a_servers_tool_is_a_boundary_at_its_place_and_none_when_the_server_is_g
         let mut rig = Rig::new(api).await;
         rig.turn("none", AgentMode::Agent, servers(&[])).await;
         let built_in = rig.tools();
-        let steps: [(&str, &[(&str, &str)], Option<usize>); 5] = [
+        let steps: [(&str, Servers<'_>, Option<usize>); 5] = [
             ("gained", &[("b", look)], Some(0)),
             ("before", &[("a", look), ("b", look)], Some(0)),
             ("behind", &[("c", look), ("b", look), ("a", look)], Some(2)),

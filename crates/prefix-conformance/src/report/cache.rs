@@ -121,6 +121,18 @@ impl Prefix {
         self.ends.last().copied().unwrap_or_default()
     }
 
+    /// What stands for the whole of it; absent where it has no items.
+    pub fn end(&self) -> Option<u64> {
+        self.chain.last().copied()
+    }
+
+    /// The latest of these calls, each known by the end of its prefix, whose whole prefix this one begins with and that is
+    /// longer than this many items.
+    pub fn latest_of(&self, calls: &BTreeMap<u64, usize>, items: usize) -> Option<usize> {
+        let longer = &self.chain[items..];
+        longer.iter().filter_map(|end| calls.get(end)).max().copied()
+    }
+
     fn tokens(&self, index: usize) -> usize {
         estimate_tokens(self.ends[index])
     }

@@ -4,10 +4,10 @@
 
 use std::fmt::Write;
 
-use super::summary::{Verdict, count, events, model, percent, rules_of, verdict};
+use super::summary::{Verdict, continues, count, events, model, rules_of, verdict};
 use super::text::share;
-use super::{CallReport, LaneReport, Report, Served, estimate_tokens};
-use crate::measure::Boundary;
+use super::{CallReport, Kept, LaneReport, Report, Served, estimate_tokens};
+use crate::measure::{Boundary, percent};
 
 const STYLE: &str = include_str!("page.css");
 
@@ -111,10 +111,18 @@ fn what_changed(out: &mut String, report: &Report) {
             also(event.boundary),
             escape(&read_again(event.lane, event.call)),
         );
+        continued(out, event.kept);
         difference(out, event.boundary);
         out.push_str("</li>");
     }
     out.push_str("</ol>");
+}
+
+fn continued(out: &mut String, kept: &Kept) {
+    let sentence = continues(kept);
+    if !sentence.is_empty() {
+        let _ = write!(out, "<p>{}</p>", escape(&sentence));
+    }
 }
 
 /// What the rules of the call's API say that was read again.
@@ -226,6 +234,7 @@ fn call_row(out: &mut String, call: &CallReport, longest: usize) {
                         grouped(kept.lost_tokens),
                         also(boundary),
                     );
+                    continued(out, kept);
                     difference(out, boundary);
                 }
                 None => {

@@ -9,6 +9,7 @@ mod text;
 mod turns;
 mod usage;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde::Serialize;
@@ -121,6 +122,9 @@ pub struct Kept {
     pub lost_tokens: usize,
     /// Where it left the previous prefix. Absent when it kept all.
     pub boundary: Option<Boundary>,
+    /// Where it left that one: the latest call before it whose whole prefix it keeps and the previous one does not. So it
+    /// looks when two conversations are in one lane.
+    pub continues: Option<usize>,
     /// Parameters that differ. They are not part of the prefix, and some caches depend on them.
     pub changed_parameters: Vec<String>,
 }
@@ -213,6 +217,7 @@ fn read_lane(recording: &Recording, lane: &Lane, min_continuity: f64) -> Result<
     let mut reader = recording.read_lane(lane)?;
     let mut caches = Caches::new(lane);
     let mut turns = Turns::default();
+    let mut whole = BTreeMap::new();
     let mut calls = Vec::new();
     let mut held: Option<Held> = None;
     let mut spare = Vec::new();
@@ -236,7 +241,7 @@ fn read_lane(recording: &Recording, lane: &Lane, min_continuity: f64) -> Result<
         };
         let next = match Request::parse(lane.api, body) {
             Ok(request) => {
-                let (before, kept) = match &held {
+                let (before, mut kept) = match &held {
                     Some(Held::Measured {
                         call,
                         request: before,
@@ -249,6 +254,12 @@ fn read_lane(recording: &Recording, lane: &Lane, min_continuity: f64) -> Result<
                     before,
                     kept.as_ref().map_or(0, |kept| kept.shared_items),
                 );
+                if let Some(kept) = kept.as_mut().filter(|kept| kept.boundary.is_some()) {
+                    kept.continues = prefix.latest_of(&whole, kept.shared_items);
+                }
+                if let Some(end) = prefix.end() {
+                    whole.insert(end, recorded.call);
+                }
                 report.turn = Some(turns.number(&request, kept.as_ref()));
                 report.content = Some(content(&request, &prefix));
                 report.caches = caches.look(&Looked {
@@ -292,6 +303,7 @@ fn keep(call: usize, before: &Request, request: &Request, min_continuity: f64) -
         broke: continuity < min_continuity,
         lost_tokens: estimate_tokens(measured.previous_bytes - measured.shared_bytes),
         boundary: measured.boundary,
+        continues: None,
         changed_parameters: before.changed_parameters(request),
     }
 }

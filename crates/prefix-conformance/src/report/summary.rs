@@ -4,7 +4,7 @@
 
 use super::{CallReport, Kept, LaneReport, Report, Rule};
 use crate::api::Api;
-use crate::measure::Boundary;
+use crate::measure::{Boundary, percent};
 use crate::visible::visible;
 
 /// What a person should think of it.
@@ -115,6 +115,15 @@ pub(super) fn events(report: &Report, most: usize) -> (Vec<Event<'_>>, usize) {
     (events, all)
 }
 
+/// What a call that left the one before it continues instead, as a sentence with its full stop; empty if nothing.
+pub(super) fn continues(kept: &Kept) -> String {
+    kept.continues.map_or_else(String::new, |call| {
+        format!(
+            "It keeps all of call {call} instead: two conversations with this model are in one recording; record them apart."
+        )
+    })
+}
+
 /// The rules under which endpoints of an API cache, in the order of reports.
 pub(super) fn rules_of(api: Api) -> &'static [Rule] {
     match api {
@@ -157,14 +166,6 @@ fn list(numbers: &[usize]) -> String {
         0 => shown.join(", "),
         more => format!("{} and {more} more", shown.join(", ")),
     }
-}
-
-/// A percentage with one decimal. What is not all of it does not read so.
-pub(super) fn percent(fraction: f64) -> String {
-    if fraction < 1.0 && fraction > 0.999 {
-        return "99.9%".to_owned();
-    }
-    format!("{:.1}%", fraction * 100.0)
 }
 
 /// A lane's model for a reader.

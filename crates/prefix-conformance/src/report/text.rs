@@ -4,8 +4,9 @@
 
 use std::fmt::Write;
 
-use super::summary::{model, percent};
+use super::summary::{continues, model};
 use super::{CallReport, LaneReport, Report};
+use crate::measure::percent;
 use crate::table::table;
 
 pub(super) fn text(report: &Report) -> String {
@@ -116,6 +117,10 @@ fn explain(out: &mut String, call: &CallReport) {
             percent(kept.continuity),
             kept.lost_tokens,
         );
+        let continued = continues(kept);
+        if !continued.is_empty() {
+            let _ = writeln!(out, "  {continued}");
+        }
         let difference = &boundary.difference;
         let _ = writeln!(out, "  same  …{}", difference.common);
         let _ = writeln!(out, "  was   {}", shown(&difference.previous));
