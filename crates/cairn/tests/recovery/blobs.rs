@@ -570,7 +570,7 @@ async fn a_blob_that_came_along_with_other_bytes_is_sent_when_a_state_names_it_a
     let report = bench.cursor.send("Hello again?").await.success();
     assert_eq!(
         turn(&bench, &bench.cursor.state().turns[1]).steps,
-        [answer.clone()]
+        std::slice::from_ref(&answer)
     );
     let sent = sets(&report);
     assert_eq!(sent.iter().filter(|id| **id == answer).count(), 1);
