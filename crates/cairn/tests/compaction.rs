@@ -35,6 +35,8 @@ mod endpoints;
 mod engine;
 #[path = "compaction/failures.rs"]
 mod failures;
+#[path = "compaction/forty_rounds.rs"]
+mod forty_rounds;
 #[path = "compaction/sizes.rs"]
 mod sizes;
 #[path = "compaction/talk.rs"]
