@@ -61,5 +61,5 @@ scenario("a server's tools and resources are reached by their names", { client }
   assert.match(results.call_fail, /the dictionary is shut/);
   assert.match(results.call_none, /^No tool gone of a server dictionary is known\. GetMcpTools shows/);
   assert.equal(results.call_sea, "sea: a large body of salt water");
-  assert.match(results.call_sky, /^word:\/\/sky could not be read: .*\nThe server has:\n- word:\/\/sea: sea\n- word:\/\/shore: shore$/);
+  assert.match(results.call_sky, /^word:\/\/sky of the MCP server dictionary could not be read: .*\nThe server has:\n- word:\/\/sea: sea\n- word:\/\/shore: shore$/);
 });

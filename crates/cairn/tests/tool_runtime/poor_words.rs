@@ -130,3 +130,19 @@ fn a_folder_is_not_deleted_and_the_model_is_told_what_does() {
         )
     );
 }
+
+#[test]
+fn a_file_that_is_no_notebook_says_what_is_missing() {
+    let mut tools = runtime();
+    let arguments =
+        r#"{"path":"/w/a","cell_index":0,"is_new_cell":false,"old_string":"one","new_string":"two"}"#;
+    let effects = tools.execute(&call("a", "EditNotebook", arguments), 0).unwrap();
+    let (exec_id, _) = one_exec(&effects);
+    let done = result(&tools.exec_message(read_text(exec_id, "one\n"), 1).unwrap());
+    assert!(done.is_error);
+    assert_eq!(
+        &*done.content.text(),
+        "/w/a was not edited: it is no notebook that can be edited here: its text is not the JSON of one (expected \
+         value at line 1 column 1)."
+    );
+}

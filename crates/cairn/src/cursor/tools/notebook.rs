@@ -149,7 +149,11 @@ fn open(text: &str) -> Result<(Notebook<'_>, Vec<&RawValue>), EditFault> {
 }
 
 fn read<'a, T: Deserialize<'a>>(json: &'a str) -> Result<T, EditFault> {
-    serde_json::from_str(json).map_err(|error| EditFault::Cell(CellFault::NotANotebook(error.to_string())))
+    serde_json::from_str(json).map_err(|error| {
+        EditFault::Cell(CellFault::NotANotebook(format!(
+            "its text is not the JSON of one ({error})"
+        )))
+    })
 }
 
 /// Where a part of a text stands in it.
