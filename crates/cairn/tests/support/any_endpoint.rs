@@ -8,6 +8,7 @@
     dead_code,
     reason = "shared test support; not every test file uses all of it"
 )]
+#![allow(clippy::print_stderr, reason = "a failing test says where it failed")]
 
 use std::sync::Arc;
 
