@@ -244,6 +244,7 @@ mod tests {
                 kind: ItemKind::Message,
                 bytes: 301,
                 hash: [0; 16],
+                settled: Some([0; 16]),
             }],
             kept: 0,
             beside: false,
