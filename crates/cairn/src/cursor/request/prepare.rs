@@ -459,7 +459,7 @@ async fn new_messages(
     let mut fetched = HashMap::new();
     for need in needed_blobs(message) {
         let id = reference(&need.id, &need.what)?;
-        fetched.insert(need.id, fetch_one(blobs, id, "selected_context").await?);
+        fetched.insert(need.id, fetch_one(blobs, id, need.field).await?);
     }
     let now = i64::try_from((context.clock)())
         .ok()
