@@ -158,15 +158,6 @@ CREATE TABLE delegations (
     UNIQUE (conversation_key, call_id, child_conversation_id)
 ) STRICT;
 
--- Which content of a client's logical input became which message. The same input with other content is an edit.
-CREATE TABLE inputs (
-    conversation_key INTEGER NOT NULL REFERENCES conversations (key),
-    input_id         TEXT NOT NULL,
-    content          BLOB NOT NULL CHECK (length(content) = 32),
-    message_id       TEXT NOT NULL,
-    PRIMARY KEY (conversation_key, input_id, content, message_id)
-) STRICT, WITHOUT ROWID;
-
 -- The declared resets of the prefix: a revision that begins a history anew with a summary of another one, or with what
 -- was shortened of it.
 CREATE TABLE compactions (

@@ -135,8 +135,16 @@ async fn demo() -> Outcome {
     Ok(cairn::demo::run(io::stdout()).await?)
 }
 
-#[tokio::main]
-async fn serve(flags: &Flags) -> Outcome {
+/// Serves until a signal. Work that nobody can stop, such as the look-up of a name or the reading of a picture, is left
+/// behind at the end: whatever was to be kept is in the database, which is closed by then.
+fn serve(flags: &Flags) -> Outcome {
+    let runtime = tokio::runtime::Runtime::new()?;
+    let outcome = runtime.block_on(serve_until_told(flags));
+    runtime.shutdown_background();
+    outcome
+}
+
+async fn serve_until_told(flags: &Flags) -> Outcome {
     log_to_stderr()?;
     let loaded = config::load(flags, &environment)?;
     let shutdown = CancellationToken::new();

@@ -202,6 +202,27 @@ async fn of_two_runs_at_once_the_one_that_was_started_last_owns_the_conversation
     }
 }
 
+/// Both have been prepared, and the one that was asked for first comes last to its beginning.
+#[tokio::test]
+async fn a_run_that_was_asked_for_earlier_takes_nothing_from_the_newer_one() {
+    let bench = Bench::new().await;
+    let provider = FakeProvider::new();
+    provider.answer(text("done"));
+    let old = bench.user_turn("old", None, "hi").await;
+    let new = bench.user_turn("new", None, "no, this").await;
+    let registry = &bench.services.registry;
+    let asked_old = registry.asked(old.conversation.clone(), old.id.clone());
+    let _asked_new = registry.asked(new.conversation.clone(), new.id.clone());
+    let mut new = bench.start(&provider, new);
+    assert!(asked_old.overtaken().is_cancelled());
+    let mut old = bench.start(&provider, old);
+    assert_eq!(old.finish(|_| unreachable!()).await, RunOutcome::Cancelled);
+    assert_eq!(new.finish(|_| unreachable!()).await, RunOutcome::Completed);
+    let store = &bench.services.store;
+    assert_eq!(store.run_record(&RunId::new("old")).await.unwrap(), None);
+    provider.assert_clean();
+}
+
 over_every_api! {
     a_newer_run_stops_the_older_one_and_the_older_one_leaves_nothing,
     a_cancelled_tool_wait_ends_at_once_and_late_results_change_nothing,

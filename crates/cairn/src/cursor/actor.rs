@@ -111,10 +111,6 @@ async fn conduct(
         notices,
         delegations,
     } = prepared;
-    // Nothing is awaited between here and the beginning of the run.
-    if asked.overtaken().is_cancelled() {
-        return Err(canceled());
-    }
     tracing::Span::current().record("run", tracing::field::display(&run.id));
     // From here on no end is missed: what has ended already is looked for when the session begins.
     let delegations = Delegations::new(

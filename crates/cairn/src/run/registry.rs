@@ -49,6 +49,27 @@ struct AskedRuns {
     waiting: BTreeMap<u64, (ConversationId, RunId, CancellationToken)>,
 }
 
+impl AskedRuns {
+    fn is_overtaken(&self, run: &RunId) -> bool {
+        self.waiting
+            .values()
+            .any(|(_, waiting, overtaken)| waiting == run && overtaken.is_cancelled())
+    }
+
+    /// Cancels what was asked for before this run in its conversation.
+    fn overtake(&self, run: &PreparedRun) {
+        let earlier = self
+            .waiting
+            .values()
+            .take_while(|(_, waiting, _)| *waiting != run.id)
+            .filter(|(conversation, ..)| *conversation == run.conversation);
+        for (_, older, overtaken) in earlier {
+            tracing::info!(conversation = %run.conversation, run = %older, by = %run.id, "a newer run has begun first");
+            overtaken.cancel();
+        }
+    }
+}
+
 /// A run that is asked for and still to begin. Forgotten when dropped.
 #[derive(Debug)]
 pub struct AskedRun {
@@ -113,9 +134,15 @@ impl RunRegistry {
     }
 
     /// Makes a run the active one of its conversation and cancels the one it replaces, and those that were asked for
-    /// before it and have not begun.
+    /// before it and have not begun. A run that was overtaken itself is cancelled instead.
     pub fn register(&self, run: &PreparedRun, cancel: &CancellationToken) {
-        self.overtake(run);
+        // Held to the end: of two runs that come here at once, the one that was asked for earlier gives way.
+        let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        if asked.is_overtaken(&run.id) {
+            cancel.cancel();
+            return;
+        }
+        asked.overtake(run);
         let mut active = self.lock();
         let entry = ActiveRun {
             run: run.id.clone(),
@@ -124,22 +151,10 @@ impl RunRegistry {
         };
         let replaced = active.insert(run.conversation.clone(), entry);
         drop(active);
+        drop(asked);
         if let Some(old) = replaced {
             tracing::info!(conversation = %run.conversation, run = %old.run, by = %run.id, "a newer run takes over");
             old.cancel.cancel();
-        }
-    }
-
-    fn overtake(&self, run: &PreparedRun) {
-        let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
-        let earlier = asked
-            .waiting
-            .values()
-            .take_while(|(_, waiting, _)| *waiting != run.id)
-            .filter(|(conversation, ..)| *conversation == run.conversation);
-        for (_, older, overtaken) in earlier {
-            tracing::info!(conversation = %run.conversation, run = %older, by = %run.id, "a newer run has begun first");
-            overtaken.cancel();
         }
     }
 

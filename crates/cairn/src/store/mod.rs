@@ -1,5 +1,5 @@
 //! The durable facts: messages, revisions, compactions, conversations, runs, model calls, tool rounds, client states,
-//! inputs, delegations and a cas.
+//! delegations and a cas.
 //!
 //! Owns the SQLite database and every rule that must hold across a crash: messages are immutable, a revision
 //! adds to its parent and copies nothing, one run owns a conversation, and each fact is one transaction that
@@ -13,7 +13,6 @@ mod conversations;
 mod delegations;
 mod error;
 mod history_cache;
-mod inputs;
 mod messages;
 mod model_calls;
 mod records;

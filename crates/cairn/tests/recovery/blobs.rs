@@ -6,16 +6,18 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 use cairn::cursor::blob::Blob;
 use cairn::cursor::proto::agent::conversation_turn_structure::Turn;
+use cairn::cursor::proto::agent::selected_image::DataOrBlobId;
 use cairn::cursor::proto::agent::{
     AgentConversationTurnStructure, AssistantMessage, ConversationStateStructure, ConversationStep,
-    ConversationTurnStructure, KvServerMessage, PreFetchedBlob, UserMessage, agent_server_message,
-    conversation_step, interaction_update, kv_server_message, tool_call,
+    ConversationSummaryArchive, ConversationTurnStructure, KvServerMessage, PreFetchedBlob, SelectedContext,
+    SelectedImage, UserMessage, agent_server_message, conversation_step, interaction_update,
+    kv_server_message, tool_call,
 };
 use cairn::demo::wire_client::RunFrame;
 use prost::Message as _;
 use sha2::{Digest as _, Sha256};
 
-use super::support::fake_cursor::{SetAnswer, TurnReport, set_of};
+use super::support::fake_cursor::{GetAnswer, SetAnswer, TurnReport, set_of};
 use super::support::strict_chat::Reply;
 use super::support::wire_bench::{Bench, Database};
 
@@ -526,8 +528,63 @@ async fn what_a_turn_or_an_archive_names_and_is_none_is_named() {
             .await,
             ["summary_archives", &id.to_string()],
         ),
+        (
+            refused_edit(|state, new, bench| {
+                let archive = bench.cursor.blobs().get(&state.summary_archives[0]).unwrap();
+                let mut archive = ConversationSummaryArchive::decode(archive.clone()).unwrap();
+                archive.summarized_messages.push(Bytes::from_static(&[7; 33]));
+                let archive = Blob::new(archive.encode_to_vec());
+                state.summary_archives = vec![archive.id.to_wire()];
+                new.push(archive);
+            })
+            .await,
+            ["summarized_messages", "33 bytes"],
+        ),
     ] {
         assert!(expected.iter().all(|part| message.contains(part)), "{message}");
+    }
+}
+
+/// What a message has only by reference is asked for, and named where it is not what it should be.
+#[tokio::test]
+async fn what_a_message_names_and_is_none_is_named() {
+    let lost = Blob::new(Bytes::from_static(b"A long text."));
+    let id = lost.id.to_string();
+    let missing: fn() -> GetAnswer = || GetAnswer::Missing;
+    let other: fn() -> GetAnswer = || GetAnswer::Bytes(Bytes::from_static(b"Another text."));
+    let text = |reference: Bytes| UserMessage {
+        text_blob_id: Some(reference),
+        ..Default::default()
+    };
+    let picture = |reference: Bytes| UserMessage {
+        text: "Look.".to_owned(),
+        selected_context: Some(SelectedContext {
+            selected_images: vec![SelectedImage {
+                mime_type: "image/png".to_owned(),
+                data_or_blob_id: Some(DataOrBlobId::BlobId(reference)),
+                ..Default::default()
+            }],
+            ..Default::default()
+        }),
+        ..Default::default()
+    };
+    let short = Bytes::from_static(&[7; 31]);
+    for (message, answer, expected) in [
+        (text(short.clone()), missing, ["text of the message", "31 bytes"]),
+        (text(lost.id.to_wire()), missing, ["text_blob_id", &id]),
+        (text(lost.id.to_wire()), other, ["text_blob_id", &id]),
+        (picture(short), missing, ["image 1", "31 bytes"]),
+        (picture(lost.id.to_wire()), missing, ["selected_context", &id]),
+        (picture(lost.id.to_wire()), other, ["selected_context", &id]),
+    ] {
+        let mut bench = Bench::new().await;
+        bench.cursor.hooks.get = Box::new(move |_| answer());
+        let report = bench.cursor.start_message(message).await.finish().await;
+        let (code, text) = report.error();
+        assert_eq!(code, "invalid_argument");
+        assert!(expected.iter().all(|part| text.contains(part)), "{text}");
+        assert_eq!(bench.bodies().len(), 0, "the model was called");
+        bench.assert_clean();
     }
 }
 

@@ -164,6 +164,45 @@ async fn the_first_message_can_be_edited_and_the_same_message_again_is_no_edit()
     bench.assert_clean();
 }
 
+/// A message that is sent again is one message in one turn, also where a summary has taken its place.
+#[tokio::test]
+async fn a_message_that_is_sent_again_is_neither_said_nor_shown_twice() {
+    for database in [None, Some(Database::Kept), Some(Database::Lost)] {
+        for summarised in [false, true] {
+            let mut bench = Bench::new().await;
+            for id in ["m1", "m2"] {
+                bench.chat.reply_text("An answer.");
+                send_as(&mut bench, id, &format!("Question {id}.")).await;
+            }
+            if summarised {
+                bench.chat.reply_text("The gist.");
+                bench.cursor.summarize().await.success();
+            }
+            let state = bench.cursor.state();
+            let requests = bench.bodies().len();
+            if let Some(database) = database {
+                bench = bench.restart(database).await;
+            }
+            for id in ["m1", "m2", "m2"] {
+                send_as(&mut bench, id, &format!("Question {id}.")).await;
+                let case = format!("{id}, {database:?}, summarised: {summarised}");
+                assert_eq!(bench.bodies().len(), requests, "{case}");
+                let now = bench.cursor.state();
+                assert_eq!(
+                    now.root_prompt_messages_json, state.root_prompt_messages_json,
+                    "{case}"
+                );
+                assert_eq!(now.turns, state.turns, "{case}");
+                assert_eq!(now.summary_archives, state.summary_archives, "{case}");
+            }
+            bench.chat.reply_text("Another answer.");
+            send_as(&mut bench, "m3", "Question m3.").await;
+            assert_eq!(bench.cursor.state().turns.len(), 3);
+            bench.assert_clean();
+        }
+    }
+}
+
 /// What the client's own turns say of a message tells an edit from a repeat, where the database that knew it is lost.
 #[tokio::test]
 async fn without_a_database_the_same_message_again_is_no_edit_and_an_edit_of_the_edit_is_one() {

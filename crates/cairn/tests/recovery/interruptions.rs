@@ -5,8 +5,9 @@ use cairn::cursor::proto::agent::agent_server_message::Message as ServerMessage;
 use cairn::cursor::proto::agent::exec_client_message::Message as ExecAnswerMessage;
 use cairn::cursor::proto::agent::interaction_update::Message as Update;
 use cairn::cursor::proto::agent::{
-    ExecServerMessage, ShellRejected, ShellStream, ShellStreamBackgrounded, ShellStreamStart,
-    exec_server_control_message, exec_server_message, shell_stream,
+    ExecServerMessage, InteractionResponse, ShellRejected, ShellStream, ShellStreamBackgrounded,
+    ShellStreamStart, WebFetchRequestResponse, agent_client_message, exec_server_control_message,
+    exec_server_message, interaction_response, shell_stream, web_fetch_request_response,
 };
 use cairn::demo::executor::{answered, closed};
 use cairn::demo::wire_client::RunFrame;
@@ -272,6 +273,109 @@ async fn a_refusal_of_the_person_is_told_as_one_and_a_stop_before_it_is_not() {
         );
         bench.assert_clean();
     }
+}
+
+/// The person says no to a command and to a fetch when another window's run has the conversation: nobody is told of it.
+#[tokio::test]
+async fn a_refusal_after_a_newer_run_began_is_told_to_nobody() {
+    for api in APIS {
+        let mut bench = Bench::over(api).await;
+        bench.chat.reply_calls([
+            ("call_1", "Shell", r#"{"command":"echo never run"}"#),
+            ("call_2", "WebFetch", r#"{"url":"https://example.com/"}"#),
+        ]);
+        let (held, gate) = bench.chat.text("Understood.").hold_headers();
+        bench.chat.reply(held);
+        hold_tools(&mut bench.cursor);
+        bench.cursor.hooks.holds_queries = true;
+        let mut old = bench.cursor.start_turn("Do both.").await;
+        let exec = old.until_held(1).await[0].id;
+        let mut query = None;
+        while query.is_none() || old.report().checkpoints.len() < 2 {
+            let frame = old.next().await.unwrap();
+            query = query.or(query_of(&frame));
+        }
+
+        let mut window = old.twin();
+        let mut new = window.start_turn("Rather this.").await;
+        new.until_checkpoint(0).await;
+        gate.arrived().await;
+        let rejected = shell_stream::Event::Rejected(ShellRejected {
+            reason: "Not now.".into(),
+            ..Default::default()
+        });
+        let fetch = web_fetch_request_response::Rejected {
+            reason: "Not there.".into(),
+        };
+        for late in [
+            shell(exec, rejected),
+            closed(exec),
+            agent_client_message::Message::InteractionResponse(InteractionResponse {
+                id: query.unwrap(),
+                result: Some(interaction_response::Result::WebFetchRequestResponse(
+                    WebFetchRequestResponse {
+                        result: Some(web_fetch_request_response::Result::Rejected(fetch)),
+                    },
+                )),
+            }),
+        ] {
+            old.append(late).await;
+        }
+        let report = old.finish().await;
+        assert_eq!(report.error().0, "canceled");
+        assert_eq!(report.refused.len(), 3, "{:?}", report.refused);
+        gate.open();
+        while new.next().await.is_some() {}
+        assert_eq!(new.report().end, End::Success);
+        let added = bench.added();
+        let told = contents(&added);
+        assert_eq!(told.len(), 2);
+        assert!(
+            told.iter()
+                .all(|told| told.contains("interrupted") && told.contains("unknown")),
+            "{told:?}"
+        );
+        bench.chat.reply_text("Good.");
+        window.send("And?").await.success();
+        assert_eq!(roles(&bench.added()), ["assistant", "user"]);
+        window.assert_clean();
+        bench.assert_clean();
+    }
+}
+
+fn query_of(frame: &RunFrame) -> Option<u32> {
+    match frame {
+        RunFrame::Message(message) => match &message.message {
+            Some(ServerMessage::InteractionQuery(query)) => Some(query.id),
+            _ => None,
+        },
+        RunFrame::End(_) => None,
+    }
+}
+
+/// A request that its client keeps waiting is older than the run that came and went meanwhile: it begins no run any more.
+#[tokio::test]
+async fn a_request_that_is_still_prepared_when_a_newer_run_has_ended_begins_nothing() {
+    let mut bench = Bench::new().await;
+    bench.chat.reply_text("Hello.");
+    bench.cursor.send("Hello?").await.success();
+    bench.cursor.hooks.exec = Box::new(|_| ExecAnswer::Hold);
+    let mut old = bench.cursor.start_turn("Old words.").await;
+    let context = old.until_held(1).await[0].id;
+    let mut window = old.twin();
+    bench.chat.reply_text("New answer.");
+    window.send("New words.").await.success();
+
+    old.release(context).await;
+    let report = old.finish().await;
+    assert_eq!(report.error().0, "canceled");
+    assert_eq!((report.checkpoints.len(), report.sets), (0, 0));
+    bench.chat.reply_text("Another answer.");
+    window.send("More words.").await.success();
+    assert_eq!(roles(&bench.added()), ["assistant", "user"]);
+    assert_eq!(bench.bodies().len(), 3);
+    window.assert_clean();
+    bench.assert_clean();
 }
 
 fn shell(id: u32, event: shell_stream::Event) -> cairn::cursor::proto::agent::agent_client_message::Message {

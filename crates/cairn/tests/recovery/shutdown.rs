@@ -1,9 +1,12 @@
 //! The program is told to stop while everything is stuck: it ends in time and leaves a whole database.
 
+use std::io::Write as _;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
+use cairn::cursor::proto::agent::selected_image::DataOrBlobId;
+use cairn::cursor::proto::agent::{SelectedContext, SelectedImage, UserMessage};
 use cairn::model::ConversationId;
 use cairn::store::{RecordedOutcome, Store};
 use serde_json::json;
@@ -14,7 +17,7 @@ use tokio::process::{Child, Command};
 use tokio::time::Instant;
 
 use super::support::cairn_server::{KEY, MODEL};
-use super::support::fake_cursor::FakeCursor;
+use super::support::fake_cursor::{ExecAnswer, FakeCursor};
 use super::support::strict_chat::{Reply, StrictChat};
 
 /// How long the program may take to end. [contract]
@@ -25,7 +28,7 @@ async fn start(folder: &Path, chat: &str, upstream: &str) -> (Child, String) {
     let file = folder.join("cairn.toml");
     let config = format!(
         "client_key = \"{KEY}\"\nupstream = \"{upstream}\"\n[[models]]\nid = \"{MODEL}\"\napi = \"openai-chat\"\n\
-         base_url = \"{chat}\"\ncontext_window = 128000\n"
+         base_url = \"{chat}\"\ncontext_window = 128000\nvision = true\n"
     );
     std::fs::write(&file, config).unwrap();
     let mut child = Command::new(env!("CARGO_BIN_EXE_cairn"))
@@ -43,6 +46,13 @@ async fn start(folder: &Path, chat: &str, upstream: &str) -> (Child, String) {
     stdout.read_line(&mut line).await.unwrap();
     let address = line.trim().strip_prefix("listening on ").unwrap().to_owned();
     (child, address)
+}
+
+/// Tells the program to stop.
+async fn signal(child: &Child, which: &str) {
+    let id = child.id().unwrap().to_string();
+    let told = Command::new("kill").args([which, &id]).status().await.unwrap();
+    assert!(told.success());
 }
 
 /// An upstream that begins an answer and never ends it.
@@ -73,7 +83,7 @@ fn flood() -> Reply {
     Reply::raw(format!("data: {chunk}\n\n").repeat(400))
 }
 
-async fn stop_with_everything_stuck(signal: &str) {
+async fn stop_with_everything_stuck(which: &str) {
     let chat = StrictChat::start().await;
     let folder = TempDir::new().unwrap();
     let (mut child, address) = start(folder.path(), &chat.base_url(), &endless_upstream().await).await;
@@ -106,13 +116,10 @@ async fn stop_with_everything_stuck(signal: &str) {
     assert_eq!(forwarded.chunk().await.unwrap().unwrap(), "hello\n");
 
     let told = Instant::now();
-    let killed = Command::new("kill")
-        .args([signal, &child.id().unwrap().to_string()])
-        .status();
-    assert!(killed.await.unwrap().success());
+    signal(&child, which).await;
     let (status, report) = tokio::join!(tokio::time::timeout(LIMIT, child.wait()), waiting_turn.finish());
     let status = status.expect("the program did not end in time").unwrap();
-    assert!(status.success(), "{signal}: {status}");
+    assert!(status.success(), "{which}: {status}");
     assert!(told.elapsed() < LIMIT);
     assert_eq!(report.error().0, "canceled");
 
@@ -126,6 +133,63 @@ async fn stop_with_everything_stuck(signal: &str) {
         let outcomes: Vec<_> = runs.iter().map(|run| run.outcome.clone()).collect();
         assert_eq!(outcomes, [Some(RecordedOutcome::Cancelled)], "{conversation}");
     }
+}
+
+/// A picture of a few kilobytes that takes long to read: 64 million white or black points.
+fn slow_picture() -> Vec<u8> {
+    const EDGE: u32 = 8000;
+    let mut picture = b"\x89PNG\r\n\x1a\n".to_vec();
+    let mut chunk = |kind: &[u8; 4], data: &[u8]| {
+        let checked = [&kind[..], data].concat();
+        let mut sum = flate2::Crc::new();
+        sum.update(&checked);
+        picture.extend(u32::try_from(data.len()).unwrap().to_be_bytes());
+        picture.extend(checked);
+        picture.extend(sum.sum().to_be_bytes());
+    };
+    let edge = EDGE.to_be_bytes();
+    // One bit a point, in grey, neither filtered nor interlaced.
+    chunk(b"IHDR", &[&edge[..], &edge, &[1, 0, 0, 0, 0]].concat());
+    let mut points = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::fast());
+    let row = vec![0; usize::try_from(1 + EDGE / 8).unwrap()];
+    for _ in 0..EDGE {
+        points.write_all(&row).unwrap();
+    }
+    chunk(b"IDAT", &points.finish().unwrap());
+    chunk(b"IEND", b"");
+    picture
+}
+
+/// A thread that reads a picture, or looks up a name, cannot be told to stop.
+#[tokio::test]
+async fn a_signal_ends_the_program_in_time_while_a_thread_is_at_work() {
+    let chat = StrictChat::start().await;
+    let folder = TempDir::new().unwrap();
+    let (mut child, address) = start(folder.path(), &chat.base_url(), "http://127.0.0.1:9").await;
+    let mut cursor = FakeCursor::new(&address, KEY, "agent-1", folder.path()).await;
+    let message = UserMessage {
+        text: "What is this?".to_owned(),
+        selected_context: Some(SelectedContext {
+            selected_images: vec![SelectedImage {
+                mime_type: "image/png".to_owned(),
+                data_or_blob_id: Some(DataOrBlobId::Data(slow_picture().into())),
+                ..Default::default()
+            }],
+            ..Default::default()
+        }),
+        ..Default::default()
+    };
+    cursor.hooks.exec = Box::new(|_| ExecAnswer::Hold);
+    let mut turn = cursor.start_message(message).await;
+    let context = turn.until_held(1).await[0].id;
+    turn.release(context).await;
+    // The picture is at work; nothing comes but signs of life.
+    turn.next().await;
+    signal(&child, "-TERM").await;
+    let (status, report) = tokio::join!(tokio::time::timeout(LIMIT, child.wait()), turn.finish());
+    let status = status.expect("the program did not end in time").unwrap();
+    assert!(status.success(), "{status}");
+    assert_eq!(report.error().0, "canceled");
 }
 
 #[tokio::test]

@@ -81,6 +81,8 @@ pub struct Hooks {
     pub exec: Box<dyn FnMut(&ExecServerMessage) -> ExecAnswer + Send>,
     /// What the person answers. Without an answer of the test's it is that of the official client in a local run.
     pub query: QueryHook,
+    /// The person answers nothing; the test may do so by [`Turn::append`].
+    pub holds_queries: bool,
     pub set: Box<dyn FnMut(&SetBlobArgs) -> SetAnswer + Send>,
     pub get: Box<dyn FnMut(&GetBlobArgs) -> GetAnswer + Send>,
     pub append: Box<dyn FnMut(i64) -> AppendFault + Send>,
@@ -101,6 +103,7 @@ impl Default for Hooks {
             request: Box::new(|_| {}),
             exec: Box::new(|_| ExecAnswer::Run),
             query: Box::new(|_| None),
+            holds_queries: false,
             set: Box::new(|_| SetAnswer::Acknowledge),
             get: Box::new(|_| GetAnswer::Stored),
             append: Box::new(|_| AppendFault::None),
@@ -603,6 +606,7 @@ impl Turn<'_> {
         match message.message.clone() {
             Some(ServerMessage::ExecServerMessage(exec)) => self.exec(exec).await,
             Some(ServerMessage::KvServerMessage(message)) => self.kv(message).await,
+            Some(ServerMessage::InteractionQuery(_)) if self.cursor.hooks.holds_queries => {}
             Some(ServerMessage::InteractionQuery(query)) => {
                 let response = (self.cursor.hooks.query)(&query).unwrap_or_else(|| queries::answer(query));
                 self.append(ClientMessage::InteractionResponse(response)).await;

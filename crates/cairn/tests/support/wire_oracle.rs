@@ -10,7 +10,7 @@ use cairn::cursor::proto::agent::interaction_update::Message as Update;
 use cairn::cursor::proto::agent::{
     AgentConversationTurnStructure, AgentServerMessage, ConversationStateStructure, ConversationSummary,
     ConversationSummaryArchive, ConversationTurnStructure, ExecServerMessage, InteractionQuery,
-    KvServerMessage, exec_server_message, kv_server_message,
+    KvServerMessage, UserMessage, exec_server_message, kv_server_message,
 };
 use cairn::demo::wire_client::{RunEnd, RunFrame};
 use prost::Message as _;
@@ -29,7 +29,7 @@ pub struct WireOracle {
     last_exec_id: u32,
     last_query_id: u32,
     state: ConversationStateStructure,
-    /// The user message that the client sent; absent when it resumed the last turn.
+    /// The user message that the client sent; absent when it goes on with the last turn.
     user_message: Option<Bytes>,
     /// The current turn as the last checkpoint had it.
     turn: Option<AgentConversationTurnStructure>,
@@ -86,10 +86,23 @@ impl WireOracle {
             branches: false,
             phase: Phase::Running,
         };
+        if oracle.is_repeat() {
+            oracle.user_message = None;
+        }
         if oracle.user_message.is_none() {
             oracle.turn = base.turns.last().and_then(|id| oracle.read_turn(id));
         }
         oracle
+    }
+
+    /// Whether the client sent a message again that began a turn of the state: it begins no other one.
+    fn is_repeat(&self) -> bool {
+        let Some(sent) = &self.user_message else {
+            return false;
+        };
+        let has_id = UserMessage::decode(sent.clone()).is_ok_and(|sent| !sent.message_id.is_empty());
+        let mut turns = self.state.turns.iter().filter_map(|id| self.read_turn(id));
+        has_id && turns.any(|turn| self.available.get(&turn.user_message) == Some(sent))
     }
 
     /// The person edited an earlier message: what followed it is left out of the state, which may name again what a

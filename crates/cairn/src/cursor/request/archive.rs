@@ -1,34 +1,17 @@
 //! An earlier message that the person changed after a summary had taken its place: the state goes back to what it was
 //! before that summary, so that it can be cut there.
 //!
-//! The client's own turns, which a summary leaves as they are, say whether a message was changed: it is so with the database
-//! lost, too. Must never know: how a state is cut, or how a summary is made.
+//! Must never know: how a state is cut, or how a summary is made.
 
 use prost::Message as _;
 
-use super::edit::{content_of, first_root_of, recorded_content};
+use super::edit::first_root_of;
 use super::hydrate::{fetch_messages, references};
 use crate::cursor::blob::{Blob, BlobId};
 use crate::cursor::blob_sync::BlobSync;
 use crate::cursor::checkpoint::ClientState;
-use crate::cursor::proto::agent::{ConversationSummary, ConversationSummaryArchive, UserMessage};
+use crate::cursor::proto::agent::{ConversationSummary, ConversationSummaryArchive};
 use crate::model::RunFailure;
-
-/// Whether a turn that the state holds, and that may be summarised, began with this message and other content.
-///
-/// # Errors
-/// If a blob of the turns is missing, false or unreadable.
-pub(super) async fn is_archived_edit(
-    message: &UserMessage,
-    state: &ClientState,
-    blobs: &BlobSync,
-) -> Result<bool, RunFailure> {
-    if message.message_id.is_empty() || state.summary_archives.is_empty() {
-        return Ok(false);
-    }
-    let recorded = recorded_content(&message.message_id, &state.turns, blobs).await?;
-    Ok(recorded.is_some_and(|content| content != content_of(message)))
-}
 
 /// Puts the state back to what it was before the summary that took an event's place. Returns whether an archive names it.
 ///

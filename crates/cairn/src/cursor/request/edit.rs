@@ -1,6 +1,8 @@
-//! An earlier message that the person changed: the state is cut back to what stood before it.
+//! A message that the state holds already: sent again as it is, it is nothing new; changed by the person, it has the state
+//! cut back to what stood before it.
 //!
-//! Owns how the place of the cut is found. The branch that is left stays stored and is never shown to the model again.
+//! The client's own record of its turns tells the one from the other: a database that was lost changes nothing of it. Owns
+//! how the place of the cut is found. The branch that is left stays stored and is never shown to the model again.
 //! Must never know: how a run goes on from the cut.
 
 use sha2::{Digest, Sha256};
@@ -12,7 +14,68 @@ use crate::cursor::blob_sync::BlobSync;
 use crate::cursor::checkpoint::{ClientState, DerivedState};
 use crate::cursor::projection::{DecodedRoot, decode_root};
 use crate::cursor::proto::agent::{ConversationStep, UserMessage};
-use crate::model::{Message, MessageBody, MessageId, RunFailure, UserOrigin};
+use crate::model::{Message, MessageBody, RunFailure, UserOrigin};
+
+/// How a message stands to the client's state.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Standing {
+    /// The state holds nothing of it.
+    New,
+    /// The state holds it as it is.
+    Repeated,
+    /// The state holds it with other content: the person edited it. [capture]
+    Edited {
+        /// Whether a summary has taken its place.
+        is_summarised: bool,
+    },
+}
+
+/// How a message stands to a state, whose roots stand for this history. A message without an id is always new.
+///
+/// # Errors
+/// If a blob of the turns is missing, false or unreadable, or if no turn of the state tells of a message that is in it.
+pub(super) async fn standing_of(
+    message: &UserMessage,
+    history: impl IntoIterator<Item = &Message>,
+    state: &ClientState,
+    blobs: &BlobSync,
+) -> Result<Standing, RunFailure> {
+    let event = message.message_id.as_str();
+    if event.is_empty() {
+        return Ok(Standing::New);
+    }
+    let is_in_history = history.into_iter().any(|held| is_of(event, held));
+    if !is_in_history && state.summary_archives.is_empty() {
+        return Ok(Standing::New);
+    }
+    match turn_of(event, &state.turns, blobs).await? {
+        Some(turn) if content_of(&turn.message) == content_of(message) => Ok(Standing::Repeated),
+        Some(_) => Ok(Standing::Edited {
+            is_summarised: !is_in_history,
+        }),
+        None if is_in_history => Err(RunFailure::Protocol(format!(
+            "message {event} is in the state, but no turn of the state began with it, so that an edit cannot be told \
+             from a repeat; start a new conversation"
+        ))),
+        None => Ok(Standing::New),
+    }
+}
+
+/// The failure of an edit whose message is in no part of the state that can be cut.
+pub(super) fn nowhere(event: &str) -> RunFailure {
+    RunFailure::Protocol(format!(
+        "message {event} was edited, but neither the messages nor the archives of the state hold it; go on from an \
+         earlier message or start a new conversation"
+    ))
+}
+
+/// Whether a message of the history is the one that an event brought.
+fn is_of(event: &str, message: &Message) -> bool {
+    matches!(
+        &message.body,
+        MessageBody::User { origin: UserOrigin::Turn { event_id }, .. } if **event_id == *event
+    )
+}
 
 /// Cuts the state back to what stood before an event, if the state holds it. Returns what the turns before it leave
 /// beside the history; nothing if the state does not hold the event.
@@ -54,22 +117,8 @@ pub(super) async fn cut_back_to(
     )))
 }
 
-/// The message of the history that an input became, whichever content it had.
-pub(super) fn message_of<'a>(
-    history: impl IntoIterator<Item = &'a Message>,
-    event: &str,
-) -> Option<&'a MessageId> {
-    history.into_iter().find_map(|message| match &message.body {
-        MessageBody::User {
-            origin: UserOrigin::Turn { event_id },
-            ..
-        } if **event_id == *event => Some(&message.id),
-        _ => None,
-    })
-}
-
 /// A hash over what the person can change in a message.
-pub(super) fn content_of(message: &UserMessage) -> [u8; 32] {
+fn content_of(message: &UserMessage) -> [u8; 32] {
     let mut hash = Sha256::new();
     let context = message
         .selected_context
@@ -127,20 +176,6 @@ struct FoundTurn {
     message: UserMessage,
     /// The mode of the turn before it.
     mode_before: Option<i32>,
-}
-
-/// A hash over the content that the message of an event had by the client's own record of the turn that it began, as
-/// [`content_of`] makes it; none where the state holds no such turn.
-///
-/// # Errors
-/// If a blob of the turns is missing, false or unreadable.
-pub(super) async fn recorded_content(
-    event: &str,
-    turns: &[BlobId],
-    blobs: &BlobSync,
-) -> Result<Option<[u8; 32]>, RunFailure> {
-    let turn = turn_of(event, turns, blobs).await?;
-    Ok(turn.map(|turn| content_of(&turn.message)))
 }
 
 /// The turn that the event began.

@@ -20,6 +20,8 @@ pub type BlobResolver<'a> = dyn Fn(&[u8]) -> Option<Bytes> + 'a;
 pub struct BlobNeed {
     /// The blob's id: the SHA-256 of its bytes.
     pub id: Bytes,
+    /// The field of the message that refers to it.
+    pub field: &'static str,
     /// What it holds, with its place in the message, for errors.
     pub what: String,
 }
@@ -98,6 +100,7 @@ fn image_part(
 fn need(position: usize, id: &Bytes) -> BlobNeed {
     BlobNeed {
         id: id.clone(),
+        field: "selected_context",
         what: format!("selected image {position}"),
     }
 }

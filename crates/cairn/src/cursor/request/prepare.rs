@@ -9,10 +9,10 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use prost::Message as _;
 
-use super::archive::{is_archived_edit, reopen_archive};
+use super::archive::reopen_archive;
 use super::context_link::ContextLink;
 use super::delegation::note_taken_over;
-use super::edit::{content_of, cut_back_to, message_of, recorded_content};
+use super::edit::{Standing, cut_back_to, nowhere, standing_of};
 use super::hydrate::{fetch_messages, fetch_one, fetch_turns, reference};
 use super::subagent::IDENTITY_EVENT;
 use super::{
@@ -136,14 +136,22 @@ pub async fn prepare(
         }
     };
     let (mut base, mut system) = base_revision(&conversation, &state, context, blobs).await?;
+    let standing = match &user_message {
+        Some((_, message)) => {
+            let history = context.services.store.history(&base).await?;
+            standing_of(message, history.iter().map(AsRef::as_ref), &state, blobs).await?
+        }
+        None => Standing::New,
+    };
     let mut derived = DerivedState::default();
-    if let Some((_, message)) = &user_message
-        && (is_edit(message, &conversation, &base, &state, context, blobs).await?
-            || is_archived_edit(message, &state, blobs).await?
-                && reopen_archive(&mut state, &message.message_id, blobs).await?)
-        && let Some(before) = cut_back_to(&mut state, &message.message_id, blobs).await?
-    {
-        derived = before;
+    if let (Standing::Edited { is_summarised }, Some((_, message))) = (standing, &user_message) {
+        let event = &message.message_id;
+        if is_summarised && !reopen_archive(&mut state, event, blobs).await? {
+            return Err(nowhere(event));
+        }
+        derived = cut_back_to(&mut state, event, blobs)
+            .await?
+            .ok_or_else(|| nowhere(event))?;
         // The message says its own mode.
         derived.mode = None;
         (base, system) = base_revision(&conversation, &state, context, blobs).await?;
@@ -198,22 +206,27 @@ pub async fn prepare(
     let mut notices = Vec::new();
     let messages = match (&action, &user_message) {
         (ActionKind::Start, Some((_, message))) => {
-            let turn = NewTurn {
-                request_id,
-                mode,
-                // The history of another mode comes before this message.
-                entered: !state.roots.is_empty()
-                    && state
-                        .mode
-                        .is_some_and(|stored| Mode::from_wire(stored) != Ok(mode)),
-                message,
-                kind: own_kind,
-                model: &model,
-                request_context: &request_context,
+            let messages = match standing {
+                Standing::Repeated => Vec::new(),
+                Standing::New | Standing::Edited { .. } => {
+                    let turn = NewTurn {
+                        request_id,
+                        mode,
+                        // The history of another mode comes before this message.
+                        entered: !state.roots.is_empty()
+                            && state
+                                .mode
+                                .is_some_and(|stored| Mode::from_wire(stored) != Ok(mode)),
+                        message,
+                        kind: own_kind,
+                        model: &model,
+                        request_context: &request_context,
+                    };
+                    let (messages, told) = new_messages(turn, &base, context, blobs).await?;
+                    notices = told;
+                    messages
+                }
             };
-            let (messages, told) = new_messages(turn, &base, context, blobs).await?;
-            notices = told;
-            note_input(message, &conversation, &messages, context).await?;
             // What ended meanwhile stands before what the person says now. When someone speaks to the conversation
             // again, all that its client started before has reached this server, or never will.
             let registry = &context.services.registry;
@@ -229,7 +242,7 @@ pub async fn prepare(
         (ActionKind::Start | ActionKind::Resume | ActionKind::Compact, _) => Vec::new(),
     };
     let turn = match (&action, &user_message) {
-        (_, Some((raw, _))) => TurnStart::New {
+        (_, Some((raw, _))) if standing != Standing::Repeated => TurnStart::New {
             user_message: raw.clone(),
             request_id: request_id.to_owned(),
         },
@@ -459,7 +472,7 @@ async fn new_messages(
     let mut fetched = HashMap::new();
     for need in needed_blobs(message) {
         let id = reference(&need.id, &need.what)?;
-        fetched.insert(need.id, fetch_one(blobs, id, "selected_context").await?);
+        fetched.insert(need.id, fetch_one(blobs, id, need.field).await?);
     }
     let now = i64::try_from((context.clock)())
         .ok()
@@ -493,51 +506,6 @@ async fn new_messages(
     };
     messages.extend(initial_messages(history(), event));
     Ok((messages, notices))
-}
-
-/// Whether the base history holds this message with other content: then the person edited it. [capture] A message
-/// without an id is never an edit.
-async fn is_edit(
-    message: &UserMessage,
-    conversation: &ConversationId,
-    base: &RevisionId,
-    state: &ClientState,
-    context: &CursorContext,
-    blobs: &BlobSync,
-) -> Result<bool, RunFailure> {
-    let store = &context.services.store;
-    let event = message.message_id.as_str();
-    if event.is_empty() {
-        return Ok(false);
-    }
-    let history = store.history(base).await?;
-    let content = content_of(message);
-    match message_of(history.iter().map(AsRef::as_ref), event) {
-        None => Ok(false),
-        Some(held) if store.input_became(conversation, event, content, held).await? => Ok(false),
-        // A history that was taken over from the client brought no notes with it, but the client has its own.
-        Some(_) => Ok(recorded_content(event, &state.turns, blobs).await? != Some(content)),
-    }
-}
-
-/// Remembers which message an input becomes, before it does.
-async fn note_input(
-    message: &UserMessage,
-    conversation: &ConversationId,
-    messages: &[Message],
-    context: &CursorContext,
-) -> Result<(), RunFailure> {
-    let event = message.message_id.as_str();
-    if !event.is_empty()
-        && let Some(becomes) = message_of(messages, event)
-    {
-        context
-            .services
-            .store
-            .note_input(conversation, event, content_of(message), becomes)
-            .await?;
-    }
-    Ok(())
 }
 
 /// The MCP tools as the runtime calls them, by the names that the model uses.

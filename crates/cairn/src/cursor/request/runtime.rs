@@ -88,6 +88,7 @@ fn text_need(message: &UserMessage) -> Option<BlobNeed> {
     let id = message.text_blob_id.as_ref().filter(|id| !id.is_empty())?;
     message.text.is_empty().then(|| BlobNeed {
         id: id.clone(),
+        field: "text_blob_id",
         what: "text of the message".to_owned(),
     })
 }
@@ -96,6 +97,7 @@ fn editor_need(context: Option<&SelectedContext>) -> Option<BlobNeed> {
     match context?.invocation_context.as_ref()?.data.as_ref()? {
         Data::BlobId(id) => Some(BlobNeed {
             id: id.clone(),
+            field: "selected_context",
             what: "editor state".to_owned(),
         }),
         Data::IdeState(_) => None,
