@@ -267,6 +267,9 @@ pub async fn prepare(
         frontier.append_history(&items).map_err(defect)?;
     }
     let environment = request_context.env.as_ref();
+    let defined = defined_subagents(&request_context);
+    let own_definition = own_kind.and_then(|kind| defined.get(kind.as_str()));
+    let readonly = own_definition.is_some_and(|own| own.readonly);
     let tools = ToolRuntimeConfig {
         conversation_id: conversation.to_string(),
         offered: prompt.tools.iter().map(|tool| tool.name.clone()).collect(),
@@ -282,8 +285,10 @@ pub async fn prepare(
             root: root.to_string(),
             parent_model: model.clone(),
             models: subagents.clone(),
-            defined: defined_subagents(&request_context),
+            defined,
             children: children.iter().map(ToString::to_string).collect(),
+            at_work: BTreeSet::new(),
+            readonly,
             cloud: request.can_create_cloud_subagents == Some(true),
         },
     };
