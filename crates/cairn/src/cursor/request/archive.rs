@@ -4,15 +4,20 @@
 //! The client's own turns, which a summary leaves as they are, say whether a message was changed: it is so with the database
 //! lost, too. Must never know: how a state is cut, or how a summary is made.
 
+use std::collections::HashSet;
+use std::sync::Arc;
+
 use prost::Message as _;
 
 use super::edit::{content_of, first_root_of, recorded_content};
 use super::hydrate::{fetch_messages, references};
+use super::origin_of_wire_id;
 use crate::cursor::blob::{Blob, BlobId};
 use crate::cursor::blob_sync::BlobSync;
 use crate::cursor::checkpoint::ClientState;
+use crate::cursor::projection::{DecodedRoot, decode_root};
 use crate::cursor::proto::agent::{ConversationSummary, ConversationSummaryArchive, UserMessage};
-use crate::model::RunFailure;
+use crate::model::{RunFailure, UserOrigin};
 
 /// Whether a turn that the state holds, and that may be summarised, began with this message and other content.
 ///
@@ -28,6 +33,36 @@ pub(super) async fn is_archived_edit(
     }
     let recorded = recorded_content(&message.message_id, &state.turns, blobs).await?;
     Ok(recorded.is_some_and(|content| content != content_of(message)))
+}
+
+/// The events whose messages summaries stand for.
+///
+/// # Errors
+/// If a blob of the archives is missing, false or unreadable.
+pub(super) async fn archived_events(
+    state: &ClientState,
+    blobs: &BlobSync,
+) -> Result<HashSet<Arc<str>>, RunFailure> {
+    let archives: Vec<ConversationSummaryArchive> =
+        fetch_messages(blobs, &state.summary_archives, "summary_archives").await?;
+    let mut events = HashSet::new();
+    for archive in &archives {
+        let ids = references(&archive.summarized_messages, "summarized_messages")?;
+        let roots = blobs.fetch(&ids, "summarized_messages").await?;
+        for (id, root) in ids.iter().zip(&roots) {
+            let root = decode_root(&id.to_string(), root)
+                .map_err(|error| RunFailure::Protocol(error.to_string()))?;
+            if let DecodedRoot::User {
+                wire_id: Some(wire_id),
+                ..
+            } = root
+                && let UserOrigin::Turn { event_id } = origin_of_wire_id(&wire_id)
+            {
+                events.insert(event_id);
+            }
+        }
+    }
+    Ok(events)
 }
 
 /// Puts the state back to what it was before the summary that took an event's place. Returns whether an archive names it.

@@ -135,7 +135,11 @@ pub async fn prepare(
             ));
         }
     };
-    let (mut base, mut system) = base_revision(&conversation, &state, context, blobs).await?;
+    let Base {
+        revision: mut base,
+        mut system,
+        mut summarised,
+    } = base_revision(&conversation, &state, context, blobs).await?;
     let mut derived = DerivedState::default();
     if let Some((_, message)) = &user_message
         && (is_edit(message, &conversation, &base, &state, context, blobs).await?
@@ -146,7 +150,11 @@ pub async fn prepare(
         derived = before;
         // The message says its own mode.
         derived.mode = None;
-        (base, system) = base_revision(&conversation, &state, context, blobs).await?;
+        Base {
+            revision: base,
+            system,
+            summarised,
+        } = base_revision(&conversation, &state, context, blobs).await?;
         tracing::info!(conversation = %conversation, revision = %base, "an earlier message was edited");
     }
     let forgotten = match own_kind {
@@ -194,6 +202,7 @@ pub async fn prepare(
     let history: Vec<&Message> = history.iter().map(AsRef::as_ref).collect();
     let store = &context.services.store;
     let mut delegations = open_delegations(store, &conversation, &base).await?;
+    delegations.extend(summarised);
     let children = store.children(&conversation).await?;
     let mut notices = Vec::new();
     let messages = match (&action, &user_message) {
@@ -338,14 +347,33 @@ struct NewTurn<'a> {
     request_context: &'a RequestContext,
 }
 
-/// The revision that the client's roots stand for: known from their digest, or imported from the blobs themselves. With the
-/// system root, if it was read for that.
+/// Where the client's state stands.
+struct Base {
+    revision: RevisionId,
+    /// The system root, if it was read.
+    system: Option<DecodedRoot>,
+    /// Of a history that was taken over: work in the background that only what was summarised shows.
+    summarised: Vec<Delegation>,
+}
+
+impl Base {
+    /// Of a history that is known here.
+    const fn known(revision: RevisionId) -> Self {
+        Self {
+            revision,
+            system: None,
+            summarised: Vec::new(),
+        }
+    }
+}
+
+/// The revision that the client's roots stand for: known from their digest, or imported from the blobs themselves.
 async fn base_revision(
     conversation: &ConversationId,
     state: &ClientState,
     context: &CursorContext,
     blobs: &BlobSync,
-) -> Result<(RevisionId, Option<DecodedRoot>), RunFailure> {
+) -> Result<Base, RunFailure> {
     let store = &context.services.store;
     if state.roots.is_empty() {
         if !state.turns.is_empty() || !state.pending.is_empty() {
@@ -353,11 +381,11 @@ async fn base_revision(
                 "the conversation state has turns but no messages; start a new conversation",
             ));
         }
-        return Ok((store.empty_revision(conversation).await?, None));
+        return Ok(Base::known(store.empty_revision(conversation).await?));
     }
     let digest = Frontier::digest_of(&state.roots);
     if let Some(revision) = store.revision_of_state(conversation, digest).await? {
-        return Ok((revision, None));
+        return Ok(Base::known(revision));
     }
     let data = blobs.fetch(&state.roots, "root_prompt_messages_json").await?;
     let mut roots = state.roots.iter().zip(&data);
@@ -379,10 +407,14 @@ async fn base_revision(
     let messages = import_history(&decoded).map_err(protocol)?;
     let revision = store.import(conversation, &messages).await?;
     let history = store.history(&revision).await?;
-    note_taken_over(store, conversation, &history, &state.turns, blobs).await?;
+    let summarised = note_taken_over(store, conversation, &history, state, blobs).await?;
     store.record_state(conversation, digest, &revision).await?;
     tracing::info!(conversation = %conversation, messages = messages.len(), "history taken over from the client");
-    Ok((revision, system))
+    Ok(Base {
+        revision,
+        system,
+        summarised,
+    })
 }
 
 /// The note about the conversation's latest prompt in the client's system root, for a server that has lost its own.
