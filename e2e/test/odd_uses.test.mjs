@@ -68,11 +68,11 @@ scenario("searches: lines around a match, a tree beyond what the client lists, p
   const results = scene.results();
   assert.equal(results.call_around, `In ${scene.workspace}:\ntree/d17/f17.js\n1-before\n2:needle17;\n3-after\n`);
   assert.equal(results.call_window.match(/^\d+:needle\d+;$/gm).length, 2);
-  assert.match(results.call_window, /\[2 of 2000 lines shown: use offset and head_limit for others\.\]\n\[The client cut this list/);
+  assert.match(results.call_window, /\[2 of 2000 lines shown: use offset and head_limit for others\.\]\n\[The client cut this list of 2100 lines: /);
   assert.match(results.call_bad, /^The search failed: .*unclosed group/s);
   assert.match(results.call_type, /^The search failed: .*nonsense/);
   assert.equal(results.call_tree.match(/\.js$/gm).length, 2_000);
-  assert.match(results.call_tree, /\[The client cut this list: narrow the search to see the rest\.\]\n$/);
+  assert.match(results.call_tree, /\[The client cut this list of 2100 files: narrow the search to see the rest\.\]\n$/);
   assert.match(results.call_bad_glob, /^The file search failed: .*unclosed/);
 });
 

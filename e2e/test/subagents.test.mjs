@@ -93,13 +93,20 @@ scenario("one of the client's own kinds has words of its own, and one that may o
 
 const REVIEWER = "---\nname: Reviewer\ndescription: reviews\nmodel: child\nreadonly: true\n---\nBe severe.\n";
 
-scenario("a kind that the project defines brings its words, its model and its limits", { others: ["child"], files: { ".cursor/agents/reviewer.md": REVIEWER } }, async (scene) => {
+scenario("a kind that the project defines brings its words, its model and its limits", { others: ["child", "grandchild"], files: { ".cursor/agents/reviewer.md": REVIEWER } }, async (scene) => {
   const child = scene.others.child;
-  child.script(call("write_1", "Write", { path: scene.path("b.txt"), contents: "x" }), text("Not allowed to write."));
+  const write = { path: scene.path("b.txt"), contents: "x" };
+  child.script(calls([{ id: "write_1", name: "Write", arguments: write }, task("task_1", { model: "grandchild" })]), text("Not allowed to write."));
+  // Whoever it asks to write instead may not do so either.
+  const grandchild = scene.others.grandchild;
+  grandchild.script(calls([{ id: "write_2", name: "Write", arguments: write }, { id: "shell_1", name: "Shell", arguments: { command: "echo x > b.txt" } }]), text("Neither am I."));
   await scene.round([task("call_review", { subagent_type: "Reviewer", model: undefined })]);
   assert.match(scene.results().call_review, /^The Reviewer subagent .* says:\nNot allowed to write\.$/);
   assert.match(contentOf(messages(child)[1]), /^<subagent kind="Reviewer">\n[^]*<instructions>\nBe severe\.\n<\/instructions>\n<\/subagent>$/);
   assert.match(contentOf(messages(child).find((message) => message.tool_call_id === "write_1")), /readonly/);
+  for (const id of ["write_2", "shell_1"]) {
+    assert.match(contentOf(messages(grandchild).find((message) => message.tool_call_id === id)), /readonly/);
+  }
   assert.ok(!scene.exists("b.txt"));
 });
 
@@ -127,6 +134,29 @@ scenario("a background subagent's end is told once: to a parent at work after it
   scene.endpoint.script(text("Nothing new."));
   await scene.client.turn("And?");
   assert.equal(scene.userTexts().filter((said) => said.startsWith("<background_task")).length, 1);
+});
+
+scenario("a subagent that is still at work is not gone on with, and its work goes on", { others: ["child"] }, async (scene) => {
+  const held = hold(text("It was under the stone."), '"finish_reason":"stop"');
+  scene.others.child.script(held);
+  const wait = { id: "call_wait", name: "Shell", arguments: { command: "until test -e go; do sleep 0.05; done" } };
+  scene.endpoint.script(calls([task("call_task", { run_in_background: true })]), calls([wait]));
+  const run = await scene.client.send("Go.");
+  await run.seen((event) => event.type === "tool_call" && event.call_id === "call_wait");
+  await held.reached;
+  const child = childOf(scene.results().call_task);
+  scene.endpoint.script(calls([task("call_again", { resume: child, prompt: "Look again." })]), text("I wait."));
+  scene.write("go", "");
+  // The child waits: the run that completes is the parent's.
+  await scene.logged(/run completed/);
+  assert.match(scene.results().call_again, new RegExp(`^The subagent was not started: ${child} is still at work`));
+  held.release();
+  assert.equal((await run.ended()).status, "finished");
+  // It had not been stopped, and now it can go on.
+  scene.others.child.script(text("Still there."));
+  await scene.round([task("call_then", { resume: child, prompt: "Look again." })], "There.");
+  assert.equal(scene.userTexts().filter((said) => said === ended(child, "It was under the stone.")).length, 1);
+  assert.match(scene.results().call_then, /has finished and says:\nStill there\.$/);
 });
 
 scenario("a background subagent's end is told once: before the next words, also after a restart", { others: ["child"] }, async (scene) => {

@@ -50,6 +50,8 @@ fn runtime() -> ToolRuntime {
             models: Arc::default(),
             defined: BTreeMap::new(),
             children: Vec::new(),
+            at_work: BTreeSet::new(),
+            readonly: false,
             cloud: false,
         },
     })

@@ -2,6 +2,7 @@
 //!
 //! Owns which of them the run has still to be told of. Must never know: how the run is told.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use tokio::sync::broadcast::Receiver;
@@ -17,6 +18,7 @@ use crate::store::Store;
 #[derive(Debug)]
 pub struct Delegations {
     store: Arc<Store>,
+    registry: RunRegistry,
     conversation: ConversationId,
     /// Conversations in which a run has ended.
     ends: Receiver<ConversationId>,
@@ -35,6 +37,7 @@ impl Delegations {
             store,
             conversation,
             ends: registry.ends(),
+            registry: registry.clone(),
             open,
         }
     }
@@ -56,6 +59,14 @@ impl Delegations {
             self.open.extend(left);
         }
         Ok(())
+    }
+
+    /// The conversations that are at work now: those in which a run goes on or is about to, and the ones whose end the run
+    /// is still to be told of. A client may start a subagent in the background and let its run come later.
+    pub fn at_work(&self) -> BTreeSet<String> {
+        let told_later = self.open.iter().map(|open| open.child.to_string());
+        let coming = self.registry.coming();
+        told_later.chain(coming.iter().map(ToString::to_string)).collect()
     }
 
     /// What of the client's own news the conversation has not been told yet.

@@ -273,6 +273,7 @@ impl Session {
             }
             ClientEvent::Notice(text) => self.show_notice(&text).await,
             ClientEvent::ExecuteToolRound(round) => {
+                self.tools.note_at_work(self.delegations.at_work());
                 for call in &round.calls {
                     let effects = self.tools.execute(call, clock::unix_ms());
                     self.apply_or_refuse(effects).await;

@@ -4,7 +4,7 @@
 //!
 //! Owns only that index: who may write to a conversation is decided by the store. Must never know: what a run does.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::broadcast;
@@ -131,6 +131,20 @@ impl RunRegistry {
             .any(|(waiting, ..)| waiting == conversation);
         drop(asked);
         waits || self.lock().contains_key(conversation)
+    }
+
+    /// The conversations in which a run is active, or asked for and still to begin.
+    pub fn coming(&self) -> BTreeSet<ConversationId> {
+        // In this order: see `is_coming`.
+        let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut coming: BTreeSet<_> = asked
+            .waiting
+            .values()
+            .map(|(waiting, ..)| waiting.clone())
+            .collect();
+        drop(asked);
+        coming.extend(self.lock().keys().cloned());
+        coming
     }
 
     /// Makes a run the active one of its conversation and cancels the one it replaces, and those that were asked for

@@ -10,6 +10,7 @@
     reason = "a test says what it saw by failing"
 )]
 
+mod at_work;
 mod child;
 mod family;
 mod stop;

@@ -116,6 +116,46 @@ async fn a_lost_database_is_told_as_such() {
     family.chat.assert_clean();
 }
 
+/// The client's turns still show a call that a summary stands for, and its archives what was told.
+#[tokio::test]
+async fn a_lost_database_is_told_as_such_although_the_call_was_summarised() {
+    let mut family = Family::new().await;
+    let mut person = family.person().await;
+    begins(&family, &mut person).await;
+    let lost = [told("child-1", "error", NO_RECORD)];
+    for expected in [&lost[..], &[]] {
+        family.chat.reply_text("A child works.");
+        person.summarize().await.success();
+        family.chat.allow_reset();
+        family.data = TempDir::new().unwrap();
+        family = family.restart().await;
+        person.reconnect(&family.server.base_url, KEY).await;
+        assert_eq!(next(&family, &mut person).await, expected);
+        assert_eq!(next(&family, &mut person).await, expected);
+    }
+    person.assert_clean();
+    family.chat.assert_clean();
+}
+
+/// Somebody may have spoken to the child again before its end was told.
+#[tokio::test]
+async fn the_words_are_those_of_the_work_that_ended() {
+    let family = Family::new().await;
+    let mut person = family.person().await;
+    let mut child = begins(&family, &mut person).await;
+    family.chat.reply_text("Found.");
+    child.send("Where is it?").await.success();
+    family.chat.reply_text("It is a stone.");
+    child.send("What is it?").await.success();
+    assert_eq!(
+        next(&family, &mut person).await,
+        [told("child-1", "success", "Found.")]
+    );
+    person.assert_clean();
+    child.assert_clean();
+    family.chat.assert_clean();
+}
+
 #[tokio::test]
 async fn the_servers_own_end_is_told_plainly() {
     for killed in [false, true] {

@@ -9,7 +9,7 @@ use crate::support::fake_cursor::{End, TurnReport};
 use crate::support::strict_chat::{Reply, StrictChat};
 
 /// The result of this call in the latest body.
-fn result_of(chat: &StrictChat, call: &str) -> String {
+pub fn result_of(chat: &StrictChat, call: &str) -> String {
     let body: Value = serde_json::from_slice(&chat.requests().last().unwrap().body).unwrap();
     let messages = body["messages"].as_array().unwrap();
     let result = messages.iter().find(|message| message["tool_call_id"] == call);

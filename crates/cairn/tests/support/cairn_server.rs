@@ -49,13 +49,28 @@ impl CairnServer {
         limits: SessionLimits,
         clock: Clock,
     ) -> Self {
+        Self::with_everything(data_dir, models, WebConfig::default(), limits, clock).await
+    }
+
+    /// Starts a server with these models and these services on the web.
+    pub async fn with_web(data_dir: &Path, models: Vec<ModelConfig>, web: WebConfig) -> Self {
+        Self::with_everything(data_dir, models, web, SessionLimits::default(), unix_ms).await
+    }
+
+    async fn with_everything(
+        data_dir: &Path,
+        models: Vec<ModelConfig>,
+        web: WebConfig,
+        limits: SessionLimits,
+        clock: Clock,
+    ) -> Self {
         let config = Config {
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
             data_dir: data_dir.to_owned(),
             client_key: KEY.into(),
             upstream: None,
             models,
-            web: WebConfig::default(),
+            web,
         };
         let shutdown = CancellationToken::new();
         let providers = ProviderRouter::from_config(&config.models).unwrap().into_routes();

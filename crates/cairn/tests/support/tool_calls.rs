@@ -67,6 +67,8 @@ pub fn subagents() -> SubagentScope {
             ),
         ]),
         children: vec!["child-1".into()],
+        at_work: BTreeSet::new(),
+        readonly: false,
         cloud: false,
     }
 }

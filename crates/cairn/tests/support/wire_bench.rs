@@ -1,8 +1,7 @@
 //! A strict client, the real server and a strict endpoint of any API in one process, and what the endpoint was sent.
 
 use bytes::Bytes;
-use cairn::config::{Api, ModelConfig};
-use cairn::cursor::sessions::SessionLimits;
+use cairn::config::{Api, ModelConfig, WebConfig};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -30,6 +29,7 @@ pub struct Bench {
     pub cursor: FakeCursor,
     pub workspace: TempDir,
     data: TempDir,
+    web: WebConfig,
 }
 
 /// What a restarted server finds in its data folder.
@@ -47,11 +47,20 @@ impl Bench {
 
     /// With an endpoint of this API.
     pub async fn over(api: Api) -> Self {
+        Self::with(api, WebConfig::default()).await
+    }
+
+    /// With these services on the web.
+    pub async fn with_web(web: WebConfig) -> Self {
+        Self::with(Api::OpenAiChat, web).await
+    }
+
+    async fn with(api: Api, web: WebConfig) -> Self {
         let chat = Endpoint::start(api).await;
         chat.one_conversation();
         let data = TempDir::new().unwrap();
         let workspace = TempDir::new().unwrap();
-        let server = serve(&data, &chat).await;
+        let server = serve(&data, &chat, &web).await;
         let cursor = FakeCursor::new(&server.base_url, KEY, "agent-1", workspace.path()).await;
         Self {
             chat,
@@ -59,6 +68,7 @@ impl Bench {
             cursor,
             workspace,
             data,
+            web,
         }
     }
 
@@ -70,12 +80,13 @@ impl Bench {
             mut cursor,
             workspace,
             mut data,
+            web,
         } = self;
         server.stop().await;
         if database == Database::Lost {
             data = TempDir::new().unwrap();
         }
-        let server = serve(&data, &chat).await;
+        let server = serve(&data, &chat, &web).await;
         cursor.reconnect(&server.base_url, KEY).await;
         Self {
             chat,
@@ -83,6 +94,7 @@ impl Bench {
             cursor,
             workspace,
             data,
+            web,
         }
     }
 
@@ -141,8 +153,8 @@ pub fn model_at(endpoint: &Endpoint) -> ModelConfig {
     }
 }
 
-async fn serve(data: &TempDir, endpoint: &Endpoint) -> CairnServer {
-    CairnServer::with_models(data.path(), vec![model_at(endpoint)], SessionLimits::default()).await
+async fn serve(data: &TempDir, endpoint: &Endpoint, web: &WebConfig) -> CairnServer {
+    CairnServer::with_web(data.path(), vec![model_at(endpoint)], web.clone()).await
 }
 
 /// The messages of `later` on top of those of `earlier`, whose bytes it must begin with.

@@ -15,6 +15,7 @@ mod mcp;
 mod progress;
 mod protocol_log;
 mod refused;
+mod services;
 
 #[path = "../support"]
 mod support {

@@ -3,15 +3,50 @@
 //!
 //! Must never know: how a state is cut, or how a summary is made.
 
+use std::collections::HashSet;
+use std::sync::Arc;
+
 use prost::Message as _;
 
 use super::edit::first_root_of;
 use super::hydrate::{fetch_messages, references};
+use super::origin_of_wire_id;
 use crate::cursor::blob::{Blob, BlobId};
 use crate::cursor::blob_sync::BlobSync;
 use crate::cursor::checkpoint::ClientState;
+use crate::cursor::projection::{DecodedRoot, decode_root};
 use crate::cursor::proto::agent::{ConversationSummary, ConversationSummaryArchive};
-use crate::model::RunFailure;
+use crate::model::{RunFailure, UserOrigin};
+
+/// The events whose messages summaries stand for.
+///
+/// # Errors
+/// If a blob of the archives is missing, false or unreadable.
+pub(super) async fn archived_events(
+    state: &ClientState,
+    blobs: &BlobSync,
+) -> Result<HashSet<Arc<str>>, RunFailure> {
+    let archives: Vec<ConversationSummaryArchive> =
+        fetch_messages(blobs, &state.summary_archives, "summary_archives").await?;
+    let mut events = HashSet::new();
+    for archive in &archives {
+        let ids = references(&archive.summarized_messages, "summarized_messages")?;
+        let roots = blobs.fetch(&ids, "summarized_messages").await?;
+        for (id, root) in ids.iter().zip(&roots) {
+            let root = decode_root(&id.to_string(), root)
+                .map_err(|error| RunFailure::Protocol(error.to_string()))?;
+            if let DecodedRoot::User {
+                wire_id: Some(wire_id),
+                ..
+            } = root
+                && let UserOrigin::Turn { event_id } = origin_of_wire_id(&wire_id)
+            {
+                events.insert(event_id);
+            }
+        }
+    }
+    Ok(events)
+}
 
 /// Puts the state back to what it was before the summary that took an event's place. Returns whether an archive names it.
 ///

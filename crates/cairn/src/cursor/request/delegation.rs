@@ -7,10 +7,11 @@
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
+use super::archive::archived_events;
 use super::background::event_of_call;
 use super::hydrate::{fetch_messages, fetch_turns, references};
-use crate::cursor::blob::BlobId;
 use crate::cursor::blob_sync::BlobSync;
+use crate::cursor::checkpoint::ClientState;
 use crate::cursor::proto::agent::{
     BackgroundTaskCompletion, BackgroundTaskCompletionAction, BackgroundTaskCompletionReason,
     BackgroundTaskKind, BackgroundTaskStatus, ConversationStep, conversation_step,
@@ -148,7 +149,8 @@ pub async fn inherit(
 }
 
 /// Notes what a history that was taken over from the client left in the background, as its turns show it: the notes of
-/// its own were lost with the database.
+/// its own were lost with the database. Returns the delegations that the conversation was never told the end of and whose
+/// calls a summary stands for: the history itself does not show them any more.
 ///
 /// # Errors
 /// If a blob that the turns name is missing or false, or the database fails.
@@ -156,26 +158,39 @@ pub(super) async fn note_taken_over(
     store: &Store,
     conversation: &ConversationId,
     history: &[Arc<Message>],
-    turns: &[BlobId],
+    state: &ClientState,
     blobs: &BlobSync,
-) -> Result<(), RunFailure> {
+) -> Result<Vec<Delegation>, RunFailure> {
     let is_task = |message: &Arc<Message>| matches!(&message.body, MessageBody::ToolCall { call, .. } if *call.name == *TASK_TOOL);
-    if !history.iter().any(is_task) {
-        return Ok(());
+    let summarised = !state.summary_archives.is_empty();
+    if !summarised && !history.iter().any(is_task) {
+        return Ok(Vec::new());
     }
     let mut ids = Vec::new();
-    for turn in fetch_turns(blobs, turns).await?.into_iter().flatten() {
+    for turn in fetch_turns(blobs, &state.turns).await?.into_iter().flatten() {
         ids.extend(references(&turn.steps, "steps")?);
     }
     let steps: Vec<ConversationStep> = fetch_messages(blobs, &ids, "steps").await?;
+    let mut open = Vec::new();
     for step in &steps {
         if let Some(conversation_step::Message::ToolCall(card)) = &step.message
             && let Some(delegation) = background_delegation(card)
         {
             store.note_delegation(conversation, &delegation).await?;
+            open.push(delegation);
         }
     }
-    Ok(())
+    let shown: HashSet<&CallId> = history.iter().filter_map(|message| result_of(message)).collect();
+    open.retain(|delegation| !shown.contains(&delegation.call));
+    if !open.is_empty() {
+        let archived = archived_events(state, blobs).await?;
+        let events: HashSet<&str> = history.iter().filter_map(|message| event_of(message)).collect();
+        open.retain(|delegation| {
+            let end = event_of_call(&name_of(delegation));
+            !events.contains(end.as_str()) && !archived.contains(end.as_str())
+        });
+    }
+    Ok(open)
 }
 
 /// How delegated work stands.
@@ -187,18 +202,22 @@ enum Work {
 
 async fn end_of(store: &Store, delegation: &Delegation) -> Result<Work, StoreError> {
     let runs = store.runs_of(&delegation.child).await?;
-    let run = runs
+    let mut since = runs
         .into_iter()
-        .find(|run| run.started_at_ms >= delegation.since_ms);
-    let Some(run) = run else {
+        .skip_while(|run| run.started_at_ms < delegation.since_ms);
+    let Some(run) = since.next() else {
         return Ok(Work::NotBegun);
     };
     Ok(match run.outcome {
         None => Work::GoesOn,
-        Some(RecordedOutcome::Completed) => Work::Ended(
-            BackgroundTaskStatus::Success,
-            last_words(store, &delegation.child).await?,
-        ),
+        Some(RecordedOutcome::Completed) => {
+            // Whoever went on with the conversation since then went on from where this work had left it.
+            let left = match since.next() {
+                Some(later) => Some(later.base),
+                None => store.head(&delegation.child).await?,
+            };
+            Work::Ended(BackgroundTaskStatus::Success, last_words(store, left).await?)
+        }
         Some(RecordedOutcome::Cancelled) => {
             Work::Ended(BackgroundTaskStatus::Aborted, Some(STOPPED.to_owned()))
         }
@@ -235,12 +254,12 @@ fn completion(
     }
 }
 
-/// The text of the conversation's last message, if that is an answer.
-async fn last_words(store: &Store, conversation: &ConversationId) -> Result<Option<String>, StoreError> {
-    let Some(head) = store.head(conversation).await? else {
+/// The text of the history's last message, if that is an answer.
+async fn last_words(store: &Store, revision: Option<RevisionId>) -> Result<Option<String>, StoreError> {
+    let Some(revision) = revision else {
         return Ok(None);
     };
-    let history = store.history(&head).await?;
+    let history = store.history(&revision).await?;
     let last = history.iter().last().map(|message| &message.body);
     Ok(match last {
         Some(MessageBody::Assistant(said)) if !said.text.is_empty() => Some(said.text.to_string()),

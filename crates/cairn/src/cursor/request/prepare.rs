@@ -135,7 +135,11 @@ pub async fn prepare(
             ));
         }
     };
-    let (mut base, mut system) = base_revision(&conversation, &state, context, blobs).await?;
+    let Base {
+        revision: mut base,
+        mut system,
+        mut summarised,
+    } = base_revision(&conversation, &state, context, blobs).await?;
     let standing = match &user_message {
         Some((_, message)) => {
             let history = context.services.store.history(&base).await?;
@@ -154,7 +158,11 @@ pub async fn prepare(
             .ok_or_else(|| nowhere(event))?;
         // The message says its own mode.
         derived.mode = None;
-        (base, system) = base_revision(&conversation, &state, context, blobs).await?;
+        Base {
+            revision: base,
+            system,
+            summarised,
+        } = base_revision(&conversation, &state, context, blobs).await?;
         tracing::info!(conversation = %conversation, revision = %base, "an earlier message was edited");
     }
     let forgotten = match own_kind {
@@ -202,6 +210,7 @@ pub async fn prepare(
     let history: Vec<&Message> = history.iter().map(AsRef::as_ref).collect();
     let store = &context.services.store;
     let mut delegations = open_delegations(store, &conversation, &base).await?;
+    delegations.extend(summarised);
     let children = store.children(&conversation).await?;
     let mut notices = Vec::new();
     let messages = match (&action, &user_message) {
@@ -280,6 +289,9 @@ pub async fn prepare(
         frontier.append_history(&items).map_err(defect)?;
     }
     let environment = request_context.env.as_ref();
+    let defined = defined_subagents(&request_context);
+    let own_definition = own_kind.and_then(|kind| defined.get(kind.as_str()));
+    let readonly = own_definition.is_some_and(|own| own.readonly);
     let tools = ToolRuntimeConfig {
         conversation_id: conversation.to_string(),
         offered: prompt.tools.iter().map(|tool| tool.name.clone()).collect(),
@@ -295,8 +307,10 @@ pub async fn prepare(
             root: root.to_string(),
             parent_model: model.clone(),
             models: subagents.clone(),
-            defined: defined_subagents(&request_context),
+            defined,
             children: children.iter().map(ToString::to_string).collect(),
+            at_work: BTreeSet::new(),
+            readonly,
             cloud: request.can_create_cloud_subagents == Some(true),
         },
     };
@@ -346,14 +360,33 @@ struct NewTurn<'a> {
     request_context: &'a RequestContext,
 }
 
-/// The revision that the client's roots stand for: known from their digest, or imported from the blobs themselves. With the
-/// system root, if it was read for that.
+/// Where the client's state stands.
+struct Base {
+    revision: RevisionId,
+    /// The system root, if it was read.
+    system: Option<DecodedRoot>,
+    /// Of a history that was taken over: work in the background that only what was summarised shows.
+    summarised: Vec<Delegation>,
+}
+
+impl Base {
+    /// Of a history that is known here.
+    const fn known(revision: RevisionId) -> Self {
+        Self {
+            revision,
+            system: None,
+            summarised: Vec::new(),
+        }
+    }
+}
+
+/// The revision that the client's roots stand for: known from their digest, or imported from the blobs themselves.
 async fn base_revision(
     conversation: &ConversationId,
     state: &ClientState,
     context: &CursorContext,
     blobs: &BlobSync,
-) -> Result<(RevisionId, Option<DecodedRoot>), RunFailure> {
+) -> Result<Base, RunFailure> {
     let store = &context.services.store;
     if state.roots.is_empty() {
         if !state.turns.is_empty() || !state.pending.is_empty() {
@@ -361,11 +394,11 @@ async fn base_revision(
                 "the conversation state has turns but no messages; start a new conversation",
             ));
         }
-        return Ok((store.empty_revision(conversation).await?, None));
+        return Ok(Base::known(store.empty_revision(conversation).await?));
     }
     let digest = Frontier::digest_of(&state.roots);
     if let Some(revision) = store.revision_of_state(conversation, digest).await? {
-        return Ok((revision, None));
+        return Ok(Base::known(revision));
     }
     let data = blobs.fetch(&state.roots, "root_prompt_messages_json").await?;
     let mut roots = state.roots.iter().zip(&data);
@@ -387,10 +420,14 @@ async fn base_revision(
     let messages = import_history(&decoded).map_err(protocol)?;
     let revision = store.import(conversation, &messages).await?;
     let history = store.history(&revision).await?;
-    note_taken_over(store, conversation, &history, &state.turns, blobs).await?;
+    let summarised = note_taken_over(store, conversation, &history, state, blobs).await?;
     store.record_state(conversation, digest, &revision).await?;
     tracing::info!(conversation = %conversation, messages = messages.len(), "history taken over from the client");
-    Ok((revision, system))
+    Ok(Base {
+        revision,
+        system,
+        summarised,
+    })
 }
 
 /// The note about the conversation's latest prompt in the client's system root, for a server that has lost its own.

@@ -17,10 +17,14 @@ use crate::cursor::proto::agent::{
     SubagentModelOverride,
 };
 use crate::cursor::tools::DefinedSubagent;
-use crate::model::{Message, ModelSpec, Part, SubagentKind, SubagentModel, SubagentModels};
+use crate::model::{Message, ModelSpec, Part, SubagentKind, SubagentModel, SubagentModels, keep_inside};
 
 /// The event that tells a subagent what it is: once in its conversation.
 pub(super) const IDENTITY_EVENT: &str = "subagent-identity";
+/// The tag around all that a subagent is told of itself, and the one around the words of its definition: those come from the
+/// project, and stay inside of both.
+const SUBAGENT: &str = "subagent";
+const INSTRUCTIONS: &str = "instructions";
 /// What a definition writes for the model of whoever starts the subagent. [sdk]
 const INHERIT: &str = "inherit";
 
@@ -152,10 +156,15 @@ pub fn identity_message<'a>(
         None => prompts.subagent_instructions(kind.as_str()).map(str::trim_end),
     };
     if let Some(instructions) = instructions.filter(|text| !text.is_empty()) {
-        body.element("instructions", &[], instructions);
+        body.element(INSTRUCTIONS, &[], &keep_inside(INSTRUCTIONS, instructions));
     }
     let mut text = Tagged::default();
-    text.element("subagent", &[("kind", kind.as_str())], &body.finish());
+    let body = body.finish();
+    text.element(
+        SUBAGENT,
+        &[("kind", kind.as_str())],
+        &keep_inside(SUBAGENT, &body),
+    );
     let event = TurnEvent {
         id: IDENTITY_EVENT,
         context: None,

@@ -156,6 +156,11 @@ impl ToolRuntime {
         }
     }
 
+    /// The conversations that are at work as a round begins.
+    pub fn note_at_work(&mut self, conversations: BTreeSet<String>) {
+        self.scope.subagents.at_work = conversations;
+    }
+
     /// An exec id for a question that is no tool. Its answer does not belong here.
     pub fn reserve_exec_id(&mut self) -> u32 {
         self.execs.reserve()
@@ -528,6 +533,16 @@ impl ToolRuntime {
             self.turn = Some(call.clone());
         }
         let step = dispatch::begin(call, arguments, &self.scope);
+        if let Step::Exec {
+            awaiting: Awaiting::Task(task),
+            ..
+        } = &step
+        {
+            self.scope
+                .subagents
+                .at_work
+                .extend(task.resumes().map(str::to_owned));
+        }
         self.take(call, step, running, now_ms, effects);
     }
 

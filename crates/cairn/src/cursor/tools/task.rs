@@ -3,7 +3,7 @@
 //! Owns its arguments and what decides whether and on which model the agent may be started. Must never know: execs,
 //! cards, or how the child works.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::arguments::Arguments;
@@ -68,6 +68,10 @@ pub struct SubagentScope {
     pub defined: BTreeMap<String, DefinedSubagent>,
     /// The subagents that the conversation has started and that can go on, the first one before the others.
     pub children: Vec<String>,
+    /// The conversations that are at work as the present round begins, and those that it has set to work.
+    pub at_work: BTreeSet<String>,
+    /// Whether the run itself may only look, by the definition of its kind: then whoever it starts may only look, too.
+    pub readonly: bool,
     /// Whether the client can start subagents elsewhere than on the person's machine.
     pub cloud: bool,
 }
@@ -98,9 +102,17 @@ impl SubagentScope {
     }
 
     /// Whether the subagent of this id can go on. The client would start a new one under an id that nobody knows [sdk],
-    /// and that one would not remember what the model believes it does. The error is for the model.
+    /// and that one would not remember what the model believes it does; one at work would be stopped by its newer run. The
+    /// error is for the model.
     pub(super) fn admit_resume(&self, id: &str) -> Result<(), String> {
-        if self.children.iter().any(|child| child == id) {
+        let known = self.children.iter().any(|child| child == id);
+        if known && self.at_work.contains(id) {
+            return Err(format!(
+                "The subagent was not started: {id} is still at work, and going on with it now would stop that. Wait for its \
+                 final message, which comes to you by itself, and go on with it then; or give this to a new subagent."
+            ));
+        }
+        if known {
             return Ok(());
         }
         let latest = self.children.iter().rev().take(SHOWN_CHILDREN);
@@ -122,8 +134,9 @@ impl SubagentScope {
         }
     }
 
-    /// The task with what the definition of its kind adds.
+    /// The task with what the run's own limits and the definition of its kind add.
     pub(super) fn completed(&self, mut asked: TaskArguments) -> TaskArguments {
+        asked.readonly |= self.readonly;
         if let Some(defined) = self.defined.get(asked.kind.as_str()) {
             asked.readonly |= defined.readonly;
             asked.background = asked.background.or(Some(defined.background));

@@ -19,6 +19,13 @@ pub(in super::super) struct TaskRun {
     kind: SubagentKind,
 }
 
+impl TaskRun {
+    /// The subagent that goes on, if it is an earlier one.
+    pub(in super::super) fn resumes(&self) -> Option<&str> {
+        self.args.resume.as_deref()
+    }
+}
+
 /// Asks the client for the subagent, on the model that is decided here and now.
 pub(super) fn begin(call: &CallId, asked: TaskArguments, scope: &Scope) -> Step {
     let mut args = task::card_args(&asked);

@@ -1,6 +1,6 @@
 //! Results of the tools that ask the person first. Must never know: query and exec ids.
 
-use super::exec::because;
+use super::exec::{because, counted};
 use super::page::{Unreadable, readable};
 use super::{BoundedText, ModelText, Outcome};
 use crate::cursor::proto::agent::{
@@ -153,7 +153,8 @@ pub(in super::super) fn searched(args: WebSearchArgs, found: Result<Vec<Found>, 
             let mut text = match found.len() {
                 0 => format!("Nothing was found for {:?}.", args.search_term),
                 count => format!(
-                    "{count} results for {:?}. They are excerpts: fetch a page before you rely on it.",
+                    "{} for {:?}. They are excerpts: fetch a page before you rely on it.",
+                    counted(i64::try_from(count).unwrap_or(i64::MAX), "result"),
                     args.search_term
                 ),
             };

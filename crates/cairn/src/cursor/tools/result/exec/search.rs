@@ -13,8 +13,14 @@ use crate::cursor::proto::agent::{
     glob_tool_result, grep_result, grep_union_result, tool_call::Tool,
 };
 
-/// The note for a list that the client itself cut.
-const CUT: &str = "[The client cut this list: narrow the search to see the rest.]\n";
+/// The note for a list that the client itself cut to `listed` entries, with how many it had found, if it says so.
+fn cut_by_client(listed: usize, found: i32, noun: &str) -> String {
+    let of = match usize::try_from(found) {
+        Ok(all) if all > listed => format!(" of {}", counted(found, noun)),
+        _ => String::new(),
+    };
+    format!("[The client cut this list{of}: narrow the search to see the rest.]\n")
+}
 
 /// What Grep found.
 pub(in super::super::super) fn grep(args: GrepArgs, result: grep_result::Result) -> Outcome {
@@ -120,7 +126,7 @@ fn list_files(found: &mut GrepFilesResult, window: &mut Window) -> String {
         found.files.len(),
         all,
         "file",
-        found.client_truncated || found.ripgrep_truncated,
+        (found.client_truncated || found.ripgrep_truncated).then_some(found.total_files),
     )
 }
 
@@ -142,7 +148,7 @@ fn list_counts(found: &mut GrepCountResult, window: &mut Window) -> String {
         found.counts.len(),
         all,
         "file",
-        found.client_truncated || found.ripgrep_truncated,
+        (found.client_truncated || found.ripgrep_truncated).then_some(found.total_files),
     )
 }
 
@@ -176,22 +182,22 @@ fn list_content(found: &mut GrepContentResult, window: &mut Window) -> String {
         lines(found),
         all,
         "line",
-        found.client_truncated || found.ripgrep_truncated,
+        (found.client_truncated || found.ripgrep_truncated).then_some(found.total_lines),
     )
 }
 
-/// Says what a window left out, and what the client cut.
-fn footer(shown: usize, all: usize, noun: &str, cut: bool) -> String {
+/// Says what a window left out, and what the client cut: of how many entries.
+fn footer(shown: usize, listed: usize, noun: &str, cut: Option<i32>) -> String {
     let mut text = String::new();
-    if shown < all {
-        let all = counted(i64::try_from(all).unwrap_or(i64::MAX), noun);
+    if shown < listed {
+        let all = counted(i64::try_from(listed).unwrap_or(i64::MAX), noun);
         let _ = writeln!(
             text,
             "[{shown} of {all} shown: use offset and head_limit for others.]"
         );
     }
-    if cut {
-        text.push_str(CUT);
+    if let Some(found) = cut {
+        text.push_str(&cut_by_client(listed, found, noun));
     }
     text
 }
@@ -242,7 +248,7 @@ pub(in super::super::super) fn glob(glob: &GlobArguments, result: grep_result::R
         found.ripgrep_truncated |= group.ripgrep_truncated;
     }
     if found.client_truncated || found.ripgrep_truncated {
-        text.push_str(CUT);
+        text.push_str(&cut_by_client(found.files.len(), found.total_files, "file"));
     }
     if text.is_empty() {
         text.push_str("No files found.");

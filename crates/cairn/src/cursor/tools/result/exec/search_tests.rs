@@ -115,8 +115,34 @@ fn a_window_that_the_client_cut_is_not_cut_again() {
     };
     assert_eq!(
         run(&window, success(grep_union_result::Result::Count(found))).0,
-        "In /w:\na: 2\n[9 lines in 4 files.]\n[The client cut this list: narrow the search to see the rest.]\n"
+        "In /w:\na: 2\n[9 lines in 4 files.]\n[The client cut this list of 4 files: narrow the search to see the rest.]\n"
     );
+}
+
+#[test]
+fn a_list_that_the_client_cut_says_of_how_many_if_the_client_does() {
+    for (total_lines, of) in [(6300, " of 6300 lines"), (0, "")] {
+        let found = GrepContentResult {
+            matches: vec![GrepFileMatch {
+                file: "a.rs".to_owned(),
+                matches: vec![line(1, "x", false), line(2, "y", false)],
+            }],
+            total_lines,
+            client_truncated: true,
+            ..GrepContentResult::default()
+        };
+        let window = GrepArgs {
+            head_limit: Some(1),
+            ..GrepArgs::default()
+        };
+        assert_eq!(
+            run(&window, success(grep_union_result::Result::Content(found))).0,
+            format!(
+                "In /w:\na.rs\n1:x\n[1 of 2 lines shown: use offset and head_limit for others.]\n\
+                 [The client cut this list{of}: narrow the search to see the rest.]\n"
+            )
+        );
+    }
 }
 
 #[test]

@@ -115,11 +115,12 @@ fn exited(args: ShellArgs, output: &Output, exit: ShellStreamExit, measured_ms: 
         .local_execution_time_ms
         .and_then(|ms| u64::try_from(ms).ok())
         .unwrap_or(measured_ms);
+    // A command that was stopped has no exit code of its own, whatever stands in the field.
     let mut before = match exit.aborted {
         true => format!("The command was stopped {}.\n", stopped_by(exit.abort_reason)),
-        false => String::new(),
+        false => format!("Exit code: {code}\n"),
     };
-    before.push_str(&format!("Exit code: {code}\nDuration: {duration} ms\n"));
+    before.push_str(&format!("Duration: {duration} ms\n"));
     if !exit.cwd.is_empty() {
         before.push_str(&format!("Working directory: {}\n", exit.cwd));
     }
