@@ -24,7 +24,7 @@ use super::proto::agent::{AgentServerMessage, agent_client_message, conversation
 use super::request::ContextLink;
 use super::run_sse::RunWriter;
 use super::shown_text::ShownText;
-use super::tools::{Effect, ServiceAnswer, ServiceRequest, ToolProtocolError, ToolRuntime};
+use super::tools::{Effect, ServiceAnswer, ServiceRequest, ToolProtocolError, ToolRuntime, read_page};
 use crate::client::{Barrier, ClientCommand, ClientEvent, ClientHandle, StateCause};
 use crate::clock;
 use crate::model::{
@@ -487,6 +487,13 @@ impl Session {
                     let answer = match request {
                         ServiceRequest::Search(term) => ServiceAnswer::Search(web.search(&term).await),
                         ServiceRequest::Image(request) => ServiceAnswer::Image(web.image(&request).await),
+                        ServiceRequest::Page(html) => {
+                            // Reading takes up to seconds and would keep a worker from everything else.
+                            let read = tokio::task::spawn_blocking(move || read_page(&html)).await;
+                            let read =
+                                read.inspect_err(|error| tracing::error!(%error, "a page's reader died"));
+                            ServiceAnswer::Page(read.ok().flatten())
+                        }
                     };
                     (call, answer)
                 });

@@ -10,7 +10,7 @@ use cairn::cursor::proto::agent::{
 use cairn::cursor::request::Mode;
 use cairn::cursor::tools::{
     DerivedFact, Effect, ServiceAnswer, ServiceRequest, ToolProtocolError, ToolRuntime, ToolRuntimeConfig,
-    derived_facts,
+    derived_facts, read_page,
 };
 use cairn::model::{CallId, ToolCall, ToolResult};
 use cairn::web::{Found, ImageRequest, ImageSize, WebServiceError};
@@ -411,7 +411,14 @@ fn fetch(status_code: i32, content_type: &str, content: &str) -> (ToolResult, pb
     let answer = answer::Message::FetchResult(pb::FetchResult {
         result: Some(success),
     });
-    let effects = tools.exec_message(exec_answer(exec_id, answer), 3_000).unwrap();
+    let mut effects = tools.exec_message(exec_answer(exec_id, answer), 3_000).unwrap();
+    if content_type == "text/html" {
+        // Whoever drives the calls reads the page beside them: nothing waits for that.
+        assert_eq!(served(&effects), ServiceRequest::Page(content.into()));
+        assert!(tools.committed(&CallId::new("c")).is_none());
+        let page = ServiceAnswer::Page(read_page(content));
+        effects = tools.served(&CallId::new("c"), page, 4_000).unwrap();
+    }
     let Tool::WebFetchToolCall(card) = committed(&mut tools).0 else {
         panic!("another card");
     };

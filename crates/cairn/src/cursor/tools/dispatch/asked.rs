@@ -1,7 +1,7 @@
 //! The stages of a tool that asks the person first, and does what was allowed.
 //!
 //! A question, a mode and a plan are over with the person's answer. A search goes on at the server's own service, a
-//! fetch at the client, a picture at the server's service between the client's reads of the pictures to start from
+//! fetch at the client and then, if it gave a page, at whoever reads pages here, a picture at the server's service between the client's reads of the pictures to start from
 //! and its write of the new one. Must never know: query and exec ids.
 
 use bytes::Bytes;
@@ -9,10 +9,10 @@ use bytes::Bytes;
 use super::super::asked::{ASPECT_RATIOS, Asked};
 use super::super::codec::request::{FileContent, read_whole, write_whole};
 use super::super::codec::response::ExecAnswer;
-use super::super::result::asked as outcome;
+use super::super::result::asked::{self as outcome, Fetched};
 use super::{Awaiting, Scope, Step};
 use crate::cursor::proto::agent::{
-    AskQuestionInteractionQuery, CreatePlanRequestQuery, FetchArgs, GenerateImageArgs,
+    AskQuestionInteractionQuery, CreatePlanRequestQuery, FetchArgs, FetchSuccess, GenerateImageArgs,
     GenerateImageRequestQuery, SwitchModeRequestQuery, WebFetchArgs, WebFetchRequestQuery, WebSearchArgs,
     WebSearchRequestQuery, exec_server_message::Message, generate_image_request_response,
     interaction_query::Query, interaction_response::Result as Response, read_result, read_success,
@@ -28,6 +28,8 @@ pub enum ServiceRequest {
     Search(String),
     /// Make a picture.
     Image(ImageRequest),
+    /// Read this page in HTML with [`super::super::read_page`], which takes up to seconds.
+    Page(String),
 }
 
 /// What came of it.
@@ -37,6 +39,8 @@ pub enum ServiceAnswer {
     Search(Result<Vec<Found>, WebServiceError>),
     /// A picture's file.
     Image(Result<Vec<u8>, WebServiceError>),
+    /// A page as text; none if it cannot be read.
+    Page(Option<String>),
 }
 
 /// A call between the question and its end.
@@ -48,6 +52,11 @@ pub(in super::super) enum AskedRun {
     Searching(WebSearchArgs),
     /// For the page.
     Fetching(WebFetchArgs),
+    /// For the page as text.
+    ReadingPage {
+        args: WebFetchArgs,
+        response: FetchSuccess,
+    },
     /// For the next picture to start from; these are there.
     Reading {
         args: GenerateImageArgs,
@@ -69,7 +78,7 @@ impl AskedRun {
             Self::Asking(Asked::Search(_)) => "web_search_request_response",
             Self::Asking(Asked::Fetch(_)) => "web_fetch_request_response",
             Self::Asking(Asked::Image(_)) => "generate_image_request_response",
-            Self::Searching(_) | Self::Making(_) => "the server's own service",
+            Self::Searching(_) | Self::Making(_) | Self::ReadingPage { .. } => "the server's own service",
             Self::Fetching(_) => "fetch_result",
             Self::Reading { .. } => "read_result",
             Self::Saving(_) => "write_result",
@@ -194,6 +203,9 @@ pub(super) fn served(call: &CallId, run: AskedRun, answer: ServiceAnswer) -> Res
                 awaiting: awaiting(AskedRun::Saving(args)),
             }
         }
+        (AskedRun::ReadingPage { args, response }, ServiceAnswer::Page(text)) => {
+            Step::Done(outcome::page_read(args, response, text.as_deref()))
+        }
         (AskedRun::Making(args), ServiceAnswer::Image(Err(error))) => {
             Step::Done(outcome::image_failed(args, error.to_string()))
         }
@@ -204,7 +216,13 @@ pub(super) fn served(call: &CallId, run: AskedRun, answer: ServiceAnswer) -> Res
 /// Takes an answer of the client's executor.
 pub(super) fn advance(call: &CallId, run: AskedRun, answer: ExecAnswer) -> Result<Step, Box<Awaiting>> {
     Ok(match (run, answer) {
-        (AskedRun::Fetching(args), ExecAnswer::Fetch(result)) => Step::Done(outcome::fetched(args, result)),
+        (AskedRun::Fetching(args), ExecAnswer::Fetch(result)) => match outcome::fetched(args, result) {
+            Fetched::Done(outcome) => Step::Done(outcome),
+            Fetched::Page { args, response, html } => Step::Serve {
+                request: ServiceRequest::Page(html),
+                awaiting: awaiting(AskedRun::ReadingPage { args, response }),
+            },
+        },
         (AskedRun::Reading { args, references }, ExecAnswer::Read(result)) => {
             picture_read(call, args, references, result)
         }

@@ -1,11 +1,11 @@
 //! Results of the tools that ask the person first. Must never know: query and exec ids.
 
 use super::exec::{because, counted};
-use super::page::{Unreadable, readable};
+use super::page::{Content, content_of};
 use super::{BoundedText, ModelText, Outcome};
 use crate::cursor::proto::agent::{
     AskQuestionArgs, AskQuestionError, AskQuestionResult, AskQuestionSuccess, AskQuestionToolCall,
-    CreatePlanArgs, CreatePlanError, CreatePlanResult, CreatePlanToolCall, GenerateImageArgs,
+    CreatePlanArgs, CreatePlanError, CreatePlanResult, CreatePlanToolCall, FetchSuccess, GenerateImageArgs,
     GenerateImageError, GenerateImageResult, GenerateImageSuccess, GenerateImageToolCall, SwitchModeArgs,
     SwitchModeError, SwitchModeRejected, SwitchModeResult, SwitchModeSuccess, SwitchModeToolCall,
     WebFetchArgs, WebFetchError, WebFetchRejected, WebFetchResult, WebFetchSuccess, WebFetchToolCall,
@@ -197,9 +197,22 @@ fn search_card(args: WebSearchArgs, result: web_search_result::Result) -> Tool {
     })
 }
 
-/// The page as text, or why there is none.
-pub(in super::super) fn fetched(args: WebFetchArgs, result: fetch_result::Result) -> Outcome {
-    let success = match result {
+/// What a fetch gave.
+pub(in super::super) enum Fetched {
+    /// The call is over.
+    Done(Outcome),
+    /// This page in HTML is to be read first, then [`page_read`] has the outcome.
+    Page {
+        args: WebFetchArgs,
+        /// Without its content.
+        response: FetchSuccess,
+        html: String,
+    },
+}
+
+/// Text is there at once; a page is to be read first.
+pub(in super::super) fn fetched(args: WebFetchArgs, result: fetch_result::Result) -> Fetched {
+    let mut success = match result {
         fetch_result::Result::Success(success) => success,
         fetch_result::Result::Error(error) => {
             // The client's words name the step that failed and not the cause. [sdk]
@@ -210,30 +223,50 @@ pub(in super::super) fn fetched(args: WebFetchArgs, result: fetch_result::Result
                 args.url,
                 because(&error.error)
             );
-            return fetch_failed(args, &text);
+            return Fetched::Done(fetch_failed(args, &text));
         }
     };
-    let status = success.status_code;
-    let markdown = match readable(&success.content_type, &success.content) {
-        Ok(markdown) => markdown,
-        Err(Unreadable::NoText) => {
+    let content = std::mem::take(&mut success.content);
+    match content_of(&success.content_type, &content) {
+        Content::Text => Fetched::Done(fetch_done(args, success, &content)),
+        Content::Page => Fetched::Page {
+            args,
+            response: success,
+            html: content,
+        },
+        Content::Other => {
             let text = format!(
                 "{} is no text ({}): WebFetch shows text only. Download it with a command if you need it.",
                 success.url, success.content_type
             );
-            return fetch_failed(args, &text);
+            Fetched::Done(fetch_failed(args, &text))
         }
-        Err(Unreadable::TooTangled) => {
+    }
+}
+
+/// The page as text, or that its markup cannot be read.
+pub(in super::super) fn page_read(
+    args: WebFetchArgs,
+    response: FetchSuccess,
+    markdown: Option<&str>,
+) -> Outcome {
+    match markdown {
+        Some(markdown) => fetch_done(args, response, markdown),
+        None => {
             let text = format!(
                 "The markup of {} is too broken to be read as a page. Download it with a command if you need it.",
-                success.url
+                response.url
             );
-            return fetch_failed(args, &text);
+            fetch_failed(args, &text)
         }
-    };
+    }
+}
+
+fn fetch_done(args: WebFetchArgs, success: FetchSuccess, markdown: &str) -> Outcome {
+    let status = success.status_code;
     if !(200..300).contains(&status) {
         let mut body = BoundedText::default();
-        body.push(&markdown);
+        body.push(markdown);
         let text = match body.is_empty() {
             true => ModelText::new(&format!(
                 "{} answered with status {status} and without a page.",
@@ -256,7 +289,7 @@ pub(in super::super) fn fetched(args: WebFetchArgs, result: fetch_result::Result
         };
     }
     let mut body = BoundedText::default();
-    body.push(&markdown);
+    body.push(markdown);
     let text = match body.is_empty() {
         true => ModelText::new(&format!("{} is empty.", success.url)),
         false => ModelText::framed(&format!("{}\n\n", success.url), &body, ""),

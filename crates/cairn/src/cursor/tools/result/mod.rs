@@ -10,6 +10,7 @@ mod page;
 pub(super) mod thrown;
 
 pub use fact::{DerivedFact, derived_facts};
+pub use page::read_page;
 
 use super::mcp::McpTable;
 use crate::cursor::proto::agent::tool_call::Tool;

@@ -26,17 +26,19 @@ const TEXTS: [&str; 8] = [
     "graphql",
 ];
 
-/// Why a page cannot be shown.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Unreadable {
-    /// It is no text.
-    NoText,
-    /// Its markup grows without end when it is read.
-    TooTangled,
+/// What a fetched content is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Content {
+    /// Text as it stands.
+    Text,
+    /// A page whose markup [`read_page`] reads.
+    Page,
+    /// No text.
+    Other,
 }
 
-/// The content as text.
-pub(super) fn readable(content_type: &str, content: &str) -> Result<String, Unreadable> {
+/// What a content is by its type or, without one, by itself.
+pub(super) fn content_of(content_type: &str, content: &str) -> Content {
     let kind = content_type
         .split(';')
         .next()
@@ -44,14 +46,12 @@ pub(super) fn readable(content_type: &str, content: &str) -> Result<String, Unre
         .trim()
         .to_ascii_lowercase();
     match kind.as_str() {
-        "text/html" | "application/xhtml+xml" => markdown(content),
+        "text/html" | "application/xhtml+xml" => Content::Page,
         // Without a type the content itself has to show it.
-        "" if content.contains(['\0', char::REPLACEMENT_CHARACTER]) => Err(Unreadable::NoText),
-        "" => Ok(content.to_owned()),
-        kind if kind.starts_with("text/") || TEXTS.iter().any(|text| kind.contains(text)) => {
-            Ok(content.to_owned())
-        }
-        _ => Err(Unreadable::NoText),
+        "" if content.contains(['\0', char::REPLACEMENT_CHARACTER]) => Content::Other,
+        "" => Content::Text,
+        kind if kind.starts_with("text/") || TEXTS.iter().any(|text| kind.contains(text)) => Content::Text,
+        _ => Content::Other,
     }
 }
 
@@ -59,9 +59,10 @@ pub(super) fn readable(content_type: &str, content: &str) -> Result<String, Unre
 /// exhaust the thread's stack. Pages that people wrote have some dozen levels.
 const DEEPEST: usize = 200;
 
-fn markdown(html: &str) -> Result<String, Unreadable> {
-    let tree = tree::parse(html).map_err(|tree::TooTangled| Unreadable::TooTangled)?;
-    Ok(match is_deeper(&tree, DEEPEST) {
+/// A page in HTML as text; none if its markup grows without end when it is read. Takes up to seconds of a processor.
+pub fn read_page(html: &str) -> Option<String> {
+    let tree = tree::parse(html).ok()?;
+    Some(match is_deeper(&tree, DEEPEST) {
         true => text_of(&tree),
         false => HtmlToMarkdown::builder()
             .skip_tags(UNSEEN.to_vec())
@@ -112,17 +113,15 @@ fn text_of(tree: &Rc<Node>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{UNSEEN, Unreadable, readable};
+    use super::{Content, UNSEEN, content_of, read_page};
 
     #[test]
     fn a_page_becomes_markdown_without_what_nobody_sees() {
         let html = "<html><head><title>T</title><style>p{}</style></head><body><script>x()</script>\
                     <h1>Hello</h1><p>Some <a href=\"/x\">link</a> &amp; <b>text</b></p><ul><li>a<li>b</ul></body></html>";
         let expected = "# Hello\n\nSome [link](/x) & **text**\n\n*   a\n*   b";
-        assert_eq!(
-            readable("text/html; charset=utf-8", html).as_deref(),
-            Ok(expected)
-        );
+        assert_eq!(content_of("text/html; charset=utf-8", html), Content::Page);
+        assert_eq!(read_page(html).as_deref(), Some(expected));
     }
 
     /// Each of these ended the process before pages were measured. The last ones are deep only as browsers read them.
@@ -142,14 +141,14 @@ mod tests {
                 begin.repeat(1_000),
                 end.repeat(1_000)
             );
-            let read = readable("text/html", &page);
-            assert_eq!(read.as_deref(), Ok("a & b\nc\n"), "{begin}");
+            let read = read_page(&page);
+            assert_eq!(read.as_deref(), Some("a & b\nc\n"), "{begin}");
         }
         let opened: String = (0..500).map(|n| format!("<div><b id={n}></div>")).collect();
-        assert_eq!(readable("text/html", &format!("{opened}x")).as_deref(), Ok("x\n"));
+        assert_eq!(read_page(&format!("{opened}x")).as_deref(), Some("x\n"));
         // Many siblings are no depth.
         let list = format!("<ul>{}</ul>", "<li>one".repeat(1_000));
-        assert!(readable("text/html", &list).is_ok_and(|text| text.starts_with("*   one\n*   one")));
+        assert!(read_page(&list).is_some_and(|text| text.starts_with("*   one\n*   one")));
     }
 
     #[test]
@@ -169,10 +168,7 @@ mod tests {
             .convert(&html)
             .unwrap();
         assert!(at_once.len() > 100_000);
-        assert!(
-            readable("text/html", &html).unwrap() == at_once,
-            "the pages differ"
-        );
+        assert!(read_page(&html).unwrap() == at_once, "the pages differ");
     }
 
     /// Each of these grows with the square of its length.
@@ -183,25 +179,20 @@ mod tests {
             numbered(&|n| format!("<div><b id={n}></div>")),
             numbered(&|n| format!("<p><i id={n}>")),
         ] {
-            assert_eq!(
-                readable("text/html", &page),
-                Err(Unreadable::TooTangled),
-                "{}",
-                &page[..40]
-            );
+            assert_eq!(read_page(&page), None, "{}", &page[..40]);
         }
     }
 
     #[test]
     fn other_text_stays_and_what_is_no_text_is_refused() {
-        let check = |kind: &str, content: &str, expected: Result<&str, &Unreadable>| {
-            assert_eq!(readable(kind, content).as_deref(), expected, "{kind}");
+        let check = |kind: &str, content: &str, expected: Content| {
+            assert_eq!(content_of(kind, content), expected, "{kind}");
         };
-        check("text/plain", "a\nb", Ok("a\nb"));
-        check("application/ld+json", "{}", Ok("{}"));
-        check("", "words", Ok("words"));
-        check("", "\u{FFFD}PNG", Err(&Unreadable::NoText));
-        check("image/png", "x", Err(&Unreadable::NoText));
-        check("application/octet-stream", "x", Err(&Unreadable::NoText));
+        check("text/plain", "a\nb", Content::Text);
+        check("application/ld+json", "{}", Content::Text);
+        check("", "words", Content::Text);
+        check("", "\u{FFFD}PNG", Content::Other);
+        check("image/png", "x", Content::Other);
+        check("application/octet-stream", "x", Content::Other);
     }
 }
