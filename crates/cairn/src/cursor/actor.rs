@@ -118,6 +118,7 @@ async fn conduct(
         &context.services.registry,
         run.conversation.clone(),
         delegations,
+        run.model.entry.result_characters,
     );
     let dynamic_tools = tools.mcp.keys().cloned().collect();
     let tool_names = run.prompt.tools.iter().map(|tool| tool.name.clone()).collect();

@@ -23,15 +23,19 @@ pub struct Delegations {
     /// Conversations in which a run has ended.
     ends: Receiver<ConversationId>,
     open: Vec<Delegation>,
+    /// Most characters of a subagent's words that enter the history.
+    limit: usize,
 }
 
 impl Delegations {
-    /// The ones that earlier runs of the conversation left behind; what ends from now on is noticed.
+    /// The ones that earlier runs of the conversation left behind; what ends from now on is noticed. Of each one's words
+    /// `limit` characters enter the history at most.
     pub fn new(
         store: Arc<Store>,
         registry: &RunRegistry,
         conversation: ConversationId,
         open: Vec<Delegation>,
+        limit: usize,
     ) -> Self {
         Self {
             store,
@@ -39,6 +43,7 @@ impl Delegations {
             ends: registry.ends(),
             registry: registry.clone(),
             open,
+            limit,
         }
     }
 
@@ -75,10 +80,14 @@ impl Delegations {
     /// A protocol failure if a completion names nothing; if the database fails.
     pub async fn news(&self, action: &BackgroundTaskCompletionAction) -> Result<Vec<Message>, RunFailure> {
         let Some(head) = self.store.head(&self.conversation).await? else {
-            return Ok(completion_messages(action)?);
+            return Ok(completion_messages(action, self.limit)?);
         };
         let whole = whole_history(&self.store, &head).await?;
-        Ok(new_completions(whole.iter().map(AsRef::as_ref), action)?)
+        Ok(new_completions(
+            whole.iter().map(AsRef::as_ref),
+            action,
+            self.limit,
+        )?)
     }
 
     /// Waits until one of them may have ended. Never returns while there is none.
@@ -101,6 +110,6 @@ impl Delegations {
     pub async fn take_ended(&mut self) -> Result<Vec<Message>, RunFailure> {
         // While the run goes on, one that has not begun may still begin.
         let ended = take_ended(&self.store, &self.conversation, &mut self.open, |_| false).await?;
-        Ok(completion_messages(&ended)?)
+        Ok(completion_messages(&ended, self.limit)?)
     }
 }

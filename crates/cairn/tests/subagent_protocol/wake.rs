@@ -375,3 +375,27 @@ mod unsaid {
         chat.assert_clean();
     }
 }
+
+#[tokio::test]
+async fn of_a_childs_long_words_head_and_tail_enter_the_history() {
+    let mut bench = Bench::new().await;
+    bench.chat.reply_text("It works in the background.");
+    bench.cursor.send("Start it.").await.success();
+    let long = format!("{}{}{}", "é".repeat(70_000), "-".repeat(9), "ü".repeat(30_000));
+    let kept = format!(
+        "{}\n[9 characters are left out here; ask for them where this came from.]\n{}",
+        "é".repeat(70_000),
+        "ü".repeat(30_000)
+    );
+    let words = told("child-1", "success", &kept);
+    bench.chat.reply_text("Found.");
+    let done = completion("call-1", "child-1", BackgroundTaskStatus::Success, &long);
+    let message = simulated(&words, AgentMode::Agent);
+    let turn = bench.cursor.start_wake(vec![done], Some(message)).await;
+    ended(turn).await;
+    assert!(
+        text(&bench.added()[1]) == words,
+        "the words are not bounded as they are to be"
+    );
+    bench.assert_clean();
+}

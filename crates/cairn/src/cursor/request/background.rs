@@ -3,6 +3,8 @@
 //! Each piece of work ends once: its message has an identity of its own, so that a repeat is recognised wherever it
 //! comes from. Must never know: whether the agent is at work or has to be woken.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 use prost::Message as _;
 use sha2::{Digest, Sha256};
@@ -22,21 +24,25 @@ const HASH_DIGITS: usize = 16;
 /// The tag around what is told of one piece of work: whatever it says stays inside.
 const TAG: &str = "background_task";
 
-/// The messages of an action, in its order.
+/// The messages of an action, in its order. Of words longer than `limit` characters head and tail enter the history.
 ///
 /// # Errors
 /// If a completion names nothing that it could be told by.
-pub fn completion_messages(action: &BackgroundTaskCompletionAction) -> Result<Vec<Message>, RequestError> {
-    new_completions([], action)
+pub fn completion_messages(
+    action: &BackgroundTaskCompletionAction,
+    limit: usize,
+) -> Result<Vec<Message>, RequestError> {
+    new_completions([], action, limit)
 }
 
-/// The messages of an action that this history lacks, in the action's order.
+/// The messages of an action that this history lacks, in the action's order, as [`completion_messages`] makes them.
 ///
 /// # Errors
 /// If a completion names nothing that it could be told by.
 pub fn new_completions<'a>(
     base: impl IntoIterator<Item = &'a Message>,
     action: &BackgroundTaskCompletionAction,
+    limit: usize,
 ) -> Result<Vec<Message>, RequestError> {
     let base: Vec<&Message> = base.into_iter().collect();
     let mut new: Vec<Message> = Vec::new();
@@ -45,7 +51,7 @@ pub fn new_completions<'a>(
         let event = TurnEvent {
             id: &id,
             context: None,
-            runtime: vec![Part::Text(text_of(completion).into())],
+            runtime: vec![Part::Text(text_of(completion, limit).into())],
         };
         let message = initial_messages(base.iter().copied().chain(&new), event);
         new.extend(message);
@@ -98,7 +104,7 @@ pub(super) fn event_of_call(call: &str) -> String {
     format!("task:{call}")
 }
 
-fn text_of(completion: &BackgroundTaskCompletion) -> String {
+fn text_of(completion: &BackgroundTaskCompletion, limit: usize) -> String {
     let kind = match BackgroundTaskKind::try_from(completion.kind) {
         Ok(BackgroundTaskKind::Shell) => "shell",
         Ok(BackgroundTaskKind::Subagent) => "subagent",
@@ -121,7 +127,7 @@ fn text_of(completion: &BackgroundTaskCompletion) -> String {
         body.line(&one_line(&completion.title));
     }
     if let Some(words) = completion.detail.as_deref().filter(|words| !words.is_empty()) {
-        body.line(words);
+        body.line(&bounded(words, limit));
     }
     if let Some(path) = completion.output_path.as_deref().filter(|path| !path.is_empty()) {
         body.line(&format!("output: {path}"));
@@ -133,4 +139,23 @@ fn text_of(completion: &BackgroundTaskCompletion) -> String {
         &keep_inside(TAG, &body.finish()),
     );
     out.finish()
+}
+
+/// The words, or their first 70 % and last 30 % of the limit around a note: as it is with results of tools.
+fn bounded(words: &str, limit: usize) -> Cow<'_, str> {
+    let left_out = words.chars().count().saturating_sub(limit);
+    if left_out == 0 {
+        return Cow::Borrowed(words);
+    }
+    let place = |character: usize| {
+        let found = words.char_indices().nth(character);
+        found.map_or(words.len(), |(at, _)| at)
+    };
+    let head = limit / 10 * 7;
+    let (head_end, tail_start) = (place(head), place(head + left_out));
+    Cow::Owned(format!(
+        "{}\n[{left_out} characters are left out here; ask for them where this came from.]\n{}",
+        &words[..head_end],
+        &words[tail_start..]
+    ))
 }

@@ -212,6 +212,7 @@ pub async fn prepare(
     let mut delegations = open_delegations(store, &conversation, &base).await?;
     delegations.extend(summarised);
     let children = store.children(&conversation).await?;
+    let words_limit = model.entry.result_characters;
     let mut notices = Vec::new();
     let messages = match (&action, &user_message) {
         (ActionKind::Start, Some((_, message))) => {
@@ -241,12 +242,12 @@ pub async fn prepare(
             let registry = &context.services.registry;
             let never_comes = |child: &ConversationId| !registry.is_coming(child);
             let completions = take_ended(store, &conversation, &mut delegations, never_comes).await?;
-            let ended = new_completions(history.iter().copied(), &completions)?;
+            let ended = new_completions(history.iter().copied(), &completions, words_limit)?;
             ended.into_iter().chain(messages).collect()
         }
         (ActionKind::Wake(woken), _) => {
             let whole = whole_history(store, &base).await?;
-            new_completions(whole.iter().map(AsRef::as_ref), woken)?
+            new_completions(whole.iter().map(AsRef::as_ref), woken, words_limit)?
         }
         (ActionKind::Start | ActionKind::Resume | ActionKind::Compact, _) => Vec::new(),
     };
@@ -298,7 +299,7 @@ pub async fn prepare(
         mcp: callable(&compiled.mcp, &compiled.gone),
         todos,
         mode,
-        result_limit: model.entry.result_characters,
+        result_limit: words_limit,
         working_directory: None,
         terminals_folder: environment
             .map(|env| env.terminals_folder.clone())
