@@ -29,6 +29,7 @@ use cairn::cursor::tools::{
     DerivedFact, Effect, McpTool, ToolProtocolError, ToolRuntime, ToolRuntimeConfig, derived_facts,
 };
 use cairn::model::ToolResult;
+use prost::Message as _;
 use prost_types::value::Kind;
 
 use tool_calls::*;
@@ -482,8 +483,9 @@ fn an_mcp_call_carries_its_identity_and_exact_values() {
         ("db-query", "query", "db", "user-db")
     );
     assert_eq!(args.tool_call_id, "m");
-    assert_eq!(args.args["n"].kind, Some(Kind::NumberValue(3.0)));
-    assert_eq!(args.args["f"].kind, Some(Kind::NumberValue(2.5)));
+    let kind = |name: &str| prost_types::Value::decode(args.args[name].clone()).unwrap().kind;
+    assert_eq!(kind("n"), Some(Kind::NumberValue(3.0)));
+    assert_eq!(kind("f"), Some(Kind::NumberValue(2.5)));
     let success = pb::McpSuccess {
         content: vec![
             pb::McpToolResultContentItem {

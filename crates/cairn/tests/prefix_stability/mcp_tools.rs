@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use bytes::Bytes;
 use cairn::cursor::proto::agent::agent_client_message::Message as ClientMessage;
 use cairn::cursor::proto::agent::{
     AgentMode, ExecClientMessage, ExecServerMessage, McpArgs, McpResult, McpSuccess, McpToolDefinition,
@@ -10,6 +11,7 @@ use cairn::cursor::proto::agent::{
 };
 use cairn::model::{PrefixReset, PromptChange};
 use cairn::store::PrefixVerdict;
+use prost::Message as _;
 use prost_types::value::Kind;
 use serde_json::{Value, json};
 
@@ -165,7 +167,7 @@ async fn whole_numbers_are_whole_in_schemas_and_in_calls() {
     let offered = || {
         let mut context = servers(&[("a", "{}")]);
         context.tools[0].input_schema_json = None;
-        context.tools[0].input_schema = Some(tree(&schema));
+        context.tools[0].input_schema = Some(tree(&schema).encode_to_vec().into());
         context
     };
     for mut rig in Rig::all().await {
@@ -207,7 +209,7 @@ async fn whole_numbers_are_whole_in_schemas_and_in_calls() {
         };
         assert_eq!(
             BTreeMap::from_iter(call.args.clone()),
-            BTreeMap::from([("n".to_owned(), three)])
+            BTreeMap::from([("n".to_owned(), Bytes::from(three.encode_to_vec()))])
         );
         let requests = rig.endpoint.requests();
         assert_eq!(requests.len(), 4);

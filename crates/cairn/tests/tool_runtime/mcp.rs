@@ -6,6 +6,7 @@ use cairn::cursor::proto::agent::{
     read_mcp_resource_exec_result, read_mcp_resource_success, tool_call::Tool,
 };
 use cairn::cursor::tools::{ToolProtocolError, ToolRuntime};
+use prost::Message as _;
 use prost_types::value::Kind;
 
 use super::tool_calls::*;
@@ -34,7 +35,7 @@ fn state(id: u32) -> pb::ExecClientMessage {
         provider_identifier: format!("{server}-provider"),
         tool_name: name.into(),
         description: description.into(),
-        input_schema: Some(schema.clone()),
+        input_schema: Some(schema.encode_to_vec().into()),
         ..Default::default()
     };
     let server = |identifier: &str, tools| pb::McpStateServer {
@@ -133,8 +134,14 @@ fn a_call_by_name_carries_the_definition_that_was_listed_last() {
         pb::McpArgs {
             name: "db-query".into(),
             args: [
-                ("n".to_owned(), value(Kind::NumberValue(3.0))),
-                ("s".to_owned(), value(Kind::StringValue("x".into()))),
+                (
+                    "n".to_owned(),
+                    value(Kind::NumberValue(3.0)).encode_to_vec().into()
+                ),
+                (
+                    "s".to_owned(),
+                    value(Kind::StringValue("x".into())).encode_to_vec().into()
+                ),
             ]
             .into(),
             tool_call_id: "a".into(),

@@ -1,14 +1,20 @@
 //! The tools of MCP servers, by their own names and by the names of server and tool, and the servers' resources.
 
 use super::*;
+use bytes::Bytes;
 use cairn::cursor::proto::agent::{
     get_mcp_tools_agent_result, list_mcp_resources_exec_result, mcp_result, mcp_state_exec_result,
     mcp_tool_result, mcp_tool_result_content_item, read_mcp_resource_exec_result, read_mcp_resource_success,
 };
+use prost::Message as _;
 use prost_types::value::Kind;
 
 fn value(kind: Kind) -> prost_types::Value {
     prost_types::Value { kind: Some(kind) }
+}
+
+fn encoded(kind: Kind) -> Bytes {
+    value(kind).encode_to_vec().into()
 }
 
 fn definition(server: &str, tool: &str) -> pb::McpToolDefinition {
@@ -17,7 +23,7 @@ fn definition(server: &str, tool: &str) -> pb::McpToolDefinition {
         provider_identifier: server.to_owned(),
         tool_name: tool.to_owned(),
         description: format!("Does {tool}."),
-        input_schema: Some(value(Kind::StructValue(prost_types::Struct {
+        input_schema: Some(encoded(Kind::StructValue(prost_types::Struct {
             fields: [("type".to_owned(), value(Kind::StringValue("object".into())))].into(),
         }))),
         ..Default::default()
@@ -90,8 +96,8 @@ fn asked() -> Exec {
     Exec::McpArgs(pb::McpArgs {
         name: "notes-look.up".to_owned(),
         args: [
-            ("limit".to_owned(), value(Kind::NumberValue(3.0))),
-            ("word".to_owned(), value(Kind::StringValue("sea".into()))),
+            ("limit".to_owned(), encoded(Kind::NumberValue(3.0))),
+            ("word".to_owned(), encoded(Kind::StringValue("sea".into()))),
         ]
         .into(),
         tool_call_id: "call_1".to_owned(),
@@ -131,6 +137,69 @@ async fn call_mcp_tool_and_the_tools_own_name_are_the_same_call() {
     let (report, text) = round(&mut bench, &own, json!({"word": "sea", "limit": 3})).await;
     assert_eq!(text, "salt water");
     assert_eq!(execs(&report), [asked()]);
+}
+
+/// A value in which objects stand in objects, so many levels deep, as the client sends it: written from the inside out.
+fn nested(levels: usize) -> Bytes {
+    let innermost = value(Kind::StringValue("x".to_owned())).encode_to_vec();
+    let nested = (1..levels).fold(innermost, |inner, _| {
+        let object = pb::JsonObject {
+            fields: [("n".to_owned(), inner.into())].into(),
+        };
+        let kind = pb::json_value::Kind::StructValue(object.encode_to_vec().into());
+        pb::JsonValue { kind: Some(kind) }.encode_to_vec()
+    });
+    nested.into()
+}
+
+#[tokio::test]
+async fn a_schema_or_a_result_of_any_depth_leaves_the_message_that_holds_it_readable() {
+    let mut bench = Bench::new().await;
+    bench.cursor.hooks.exec = Box::new(|exec| match exec.message.as_ref().unwrap() {
+        Exec::RequestContextArgs(_) => {
+            let tool = |name: &str, levels| pb::McpToolDefinition {
+                input_schema: Some(nested(levels)),
+                ..definition("notes", name)
+            };
+            let tools = vec![
+                definition("notes", "look"),
+                tool("deep", 90),
+                tool("endless", 5000),
+            ];
+            answer(
+                exec.id,
+                told(pb::RequestContext {
+                    tools,
+                    ..Default::default()
+                }),
+            )
+        }
+        _ => {
+            let object = pb::JsonObject {
+                fields: [("n".to_owned(), nested(5000))].into(),
+            };
+            let success = pb::McpSuccess {
+                structured_content: Some(object.encode_to_vec().into()),
+                ..Default::default()
+            };
+            answer(exec.id, called(mcp_result::Result::Success(success)))
+        }
+    });
+    let (_, text) = round(&mut bench, "notes__look", json!({})).await;
+    assert_eq!(
+        text,
+        "[The result cannot be read: it is nested more than 100 levels deep.]"
+    );
+    let body: Value = serde_json::from_slice(&bench.bodies()[0]).unwrap();
+    let schema = |name: &str| {
+        let mut tools = body["tools"].as_array().unwrap().iter();
+        let tool = tools.find(|tool| tool["function"]["name"] == name)?;
+        Some(tool["function"]["parameters"].to_string())
+    };
+    assert_eq!(schema("notes__deep").unwrap().matches(r#""n":"#).count(), 89);
+    // It is left out, and nothing else with it.
+    assert_eq!(schema("notes__endless"), None);
+    assert!(schema("notes__look").is_some());
 }
 
 #[tokio::test]

@@ -20,6 +20,9 @@ pub enum SchemaFault {
     /// The text is not JSON.
     #[error("its input schema is not valid JSON")]
     NotJson,
+    /// Schemas stand in schemas beyond all use.
+    #[error("its input schema is nested too deeply")]
+    TooDeep,
 }
 
 /// The canonical text of a tool's input schema.

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-use prost_types::value::Kind;
-use serde_json::{Map, Number, Value};
+use bytes::Bytes;
+use serde_json::{Map, Value};
 
 use crate::cursor::prompting::{LeftOutTool, McpTool, OfferedTools, SchemaFault, canonical_schema};
 use crate::cursor::proto::agent::{McpDescriptor, McpToolDefinition, McpTools, RequestContext};
+use crate::cursor::tools::{UnreadableValue, json_from_value};
 
 /// Collects the MCP tools of a run, one for each pair of server and tool, sorted by that pair.
 ///
@@ -96,36 +97,29 @@ fn from_definition(definition: &McpToolDefinition) -> Result<McpTool, SchemaFaul
 }
 
 /// The canonical schema text. JSON text is taken before the tree: it holds numbers that a double cannot.
-fn schema(json: Option<&str>, tree: Option<&prost_types::Value>) -> Result<Option<String>, SchemaFault> {
+fn schema(json: Option<&str>, tree: Option<&Bytes>) -> Result<Option<String>, SchemaFault> {
     let value = match (json.filter(|json| !json.trim().is_empty()), tree) {
         (Some(json), _) => serde_json::from_str(json).map_err(|_| SchemaFault::NotJson)?,
-        (None, Some(tree)) => from_tree(tree)?,
+        (None, Some(tree)) => json_from_value(tree).map_err(fault_of)?,
         (None, None) => return Ok(None),
     };
     canonical_schema(value).map(Some)
 }
 
-fn from_tree(tree: &prost_types::Value) -> Result<Value, SchemaFault> {
-    Ok(match &tree.kind {
-        None | Some(Kind::NullValue(_)) => Value::Null,
-        Some(Kind::BoolValue(value)) => Value::Bool(*value),
-        Some(Kind::StringValue(value)) => Value::String(value.clone()),
-        Some(Kind::NumberValue(value)) => Number::from_f64(*value)
-            .map(Value::Number)
-            .ok_or(SchemaFault::NotFinite)?,
-        Some(Kind::ListValue(list)) => {
-            Value::Array(list.values.iter().map(from_tree).collect::<Result<_, _>>()?)
-        }
-        Some(Kind::StructValue(object)) => {
-            let field = |(key, value): (&String, &prost_types::Value)| Ok((key.clone(), from_tree(value)?));
-            Value::Object(object.fields.iter().map(field).collect::<Result<_, _>>()?)
-        }
-    })
+fn fault_of(unreadable: UnreadableValue) -> SchemaFault {
+    match unreadable {
+        UnreadableValue::Malformed(_) => SchemaFault::NotJson,
+        UnreadableValue::TooDeep => SchemaFault::TooDeep,
+        UnreadableValue::NotFinite => SchemaFault::NotFinite,
+    }
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use prost::Message as _;
+    use prost_types::value::Kind;
 
     use super::*;
     use crate::cursor::proto::agent::{
@@ -196,7 +190,7 @@ mod tests {
         let expected = r#"{"properties":{"rootPaths":{"default":1.5,"enum":[1,2.5],"examples":[1],"maxLength":64,"maximum":1000000000000000000000,"minItems":1,"minimum":0,"multipleOf":0.5}},"type":"object"}"#;
         let check = |json: Option<&str>, tree: Option<prost_types::Value>| {
             let definition = McpToolDefinition {
-                input_schema: tree,
+                input_schema: tree.map(|tree| tree.encode_to_vec().into()),
                 input_schema_json: json.map(str::to_owned),
                 ..definition("a", "t")
             };
@@ -305,7 +299,7 @@ mod tests {
                 ..definition("b", "cut")
             },
             McpToolDefinition {
-                input_schema: Some(object(vec![("minimum", number(f64::NAN))])),
+                input_schema: Some(object(vec![("minimum", number(f64::NAN))]).encode_to_vec().into()),
                 ..definition("a", "nan")
             },
             definition("a", ""),

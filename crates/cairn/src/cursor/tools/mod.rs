@@ -39,4 +39,4 @@ pub use result::{DerivedFact, derived_facts, read_page};
 pub use runtime::{CommittedTool, Effect, ToolRuntime, ToolRuntimeConfig};
 pub use task::{DefinedSubagent, SubagentScope, TASK_TOOL, background_delegation};
 pub use todos::{TodoWriteArguments, apply_todos, parse_todo_write};
-pub use value::{UnrepresentableNumber, json_from_value, value_from_json};
+pub use value::{UnreadableValue, UnrepresentableNumber, json_from_value, value_from_json};

@@ -100,7 +100,10 @@ fn content_of(success: &McpSuccess) -> (ModelText, Vec<Image>) {
     }
     match &success.structured_content {
         // Servers repeat their structured content as text; it counts only where there is no text.
-        Some(structured) if body.is_empty() => body.push(&json_from_struct(structured).to_string()),
+        Some(structured) if body.is_empty() => match json_from_struct(structured) {
+            Ok(structured) => body.push(&structured.to_string()),
+            Err(unreadable) => body.push(&format!("[The result cannot be read: {unreadable}.]")),
+        },
         _ => {}
     }
     if body.is_empty() {

@@ -121,7 +121,10 @@ fn is_asked(tool: &McpToolDefinition, asked: &GetMcpToolsArguments) -> bool {
 fn schema(tool: &McpToolDefinition) -> String {
     match (&tool.input_schema_json, &tool.input_schema) {
         (Some(json), _) if !json.trim().is_empty() => json.clone(),
-        (_, Some(tree)) => json_from_value(tree).to_string(),
+        (_, Some(tree)) => match json_from_value(tree) {
+            Ok(schema) => schema.to_string(),
+            Err(unreadable) => format!("an object whose schema cannot be read: {unreadable}"),
+        },
         (_, None) => "an object of which nothing is said".to_owned(),
     }
 }
