@@ -6,7 +6,7 @@ use sqlx::FromRow;
 
 use super::error::column;
 use super::{Store, StoreError, conversations};
-use crate::model::{CallId, ConversationId, Delegation, DelegationOrigin};
+use crate::model::{CallId, ConversationId, Delegation, DelegationOrigin, SubagentKind};
 
 const TABLE: &str = "delegations";
 
@@ -103,26 +103,30 @@ impl Store {
         })
     }
 
-    /// The conversations in which this one has started work, or inherited it, and whose history is known here, each once, the one that
-    /// was started first before the others.
+    /// The conversations of subagents that work, or have worked, for this one, by itself or inherited, and whose history is
+    /// known here: each once, with the kind of its first run, the one that was started first before the others.
     ///
     /// # Errors
     /// If the database fails.
-    pub async fn children(&self, conversation: &ConversationId) -> Result<Vec<ConversationId>, StoreError> {
-        let ids: Vec<String> = sqlx::query_scalar(
-            "SELECT child_conversation_id FROM delegations
-             JOIN conversations ON conversations.key IN (conversation_key, heir_key)
-             WHERE conversations.id = ? AND EXISTS (
-                 SELECT 1 FROM conversations AS child JOIN runs ON runs.conversation_key = child.key
-                 WHERE child.id = child_conversation_id
-             )
+    pub async fn children(
+        &self,
+        conversation: &ConversationId,
+    ) -> Result<Vec<(ConversationId, SubagentKind)>, StoreError> {
+        let children: Vec<(String, String)> = sqlx::query_as(
+            "SELECT child_conversation_id, first.subagent_kind FROM delegations
+             JOIN conversations ON conversations.key IN (delegations.conversation_key, heir_key)
+             JOIN conversations AS child ON child.id = child_conversation_id
+             JOIN runs AS first
+               ON first.key = (SELECT min(runs.key) FROM runs WHERE runs.conversation_key = child.key)
+             WHERE conversations.id = ? AND first.subagent_kind IS NOT NULL
              GROUP BY child_conversation_id ORDER BY min(delegations.key)",
         )
         .bind(conversation.as_str())
         .fetch_all(&mut *self.read().await?)
         .await
         .map_err(StoreError::database("find started conversations"))?;
-        Ok(ids.into_iter().map(ConversationId::new).collect())
+        let typed = |(id, kind): (String, String)| (ConversationId::new(id), SubagentKind::new(kind));
+        Ok(children.into_iter().map(typed).collect())
     }
 }
 

@@ -1,8 +1,8 @@
 //! A run's record says what is known of it, and nothing that is not.
 
 use cairn::model::{
-    CallId, ConversationId, Delegation, DelegationOrigin, FailureKind, ParentCall, ProviderFailure,
-    ProviderFault, RunFailure, RunId, RunKind, RunOutcome, SubagentKind, Usage,
+    CallId, ConversationId, Delegation, DelegationOrigin, FailureKind, ParentCall, PreparedRun,
+    ProviderFailure, ProviderFault, RunFailure, RunId, RunKind, RunOutcome, SubagentKind, Usage,
 };
 use cairn::store::{RecordedFailure, RecordedOutcome, RunRecord, RunRecordEnd};
 
@@ -219,8 +219,16 @@ async fn a_delegation_is_told_to_its_latest_heir_alone_and_a_child_counts_once_i
     let own = [made.clone()];
     assert_eq!(f.store.delegations(&child).await.unwrap(), own);
     assert_eq!(f.store.children(&child).await.unwrap(), []);
-    f.begin("run", &f.empty).await;
-    let grandchild = [f.conversation.clone()];
+    let explore = SubagentKind::new("explore");
+    let run = PreparedRun {
+        kind: RunKind::Subagent {
+            kind: explore.clone(),
+            parent: None,
+        },
+        ..f.prepared("run", &f.empty)
+    };
+    f.store.begin_run(&run, 1_000).await.unwrap();
+    let grandchild = [(f.conversation.clone(), explore)];
     assert_eq!(f.store.children(&child).await.unwrap(), grandchild);
 
     let inherited = |call: &str| Delegation {

@@ -155,6 +155,18 @@ fn a_subagent_cannot_be_the_conversation_that_asks() {
     }
 }
 
+/// Its words, its model and its limits are those of its kind: under another one it could write where it may not.
+#[test]
+fn a_subagent_goes_on_as_the_kind_that_it_is() {
+    assert_eq!(
+        refusal(
+            subagents(),
+            r#","subagent_type":"generalPurpose","resume":"child-1""#
+        ),
+        "The subagent was not started: child-1 is of the kind explore and stays so. Name that kind to go on with it."
+    );
+}
+
 /// The client starts a new subagent under whatever id it is given, and that one remembers nothing.
 #[test]
 fn a_subagent_that_nobody_knows_cannot_go_on() {
@@ -166,7 +178,10 @@ fn a_subagent_that_nobody_knows_cannot_go_on() {
         )
     };
     let children = |children: Vec<String>| SubagentScope {
-        children,
+        children: children
+            .into_iter()
+            .map(|child| (child, SubagentKind::new("generalPurpose")))
+            .collect(),
         ..subagents()
     };
     assert_eq!(refusal(children(Vec::new()), rest), refused("It has none yet."));

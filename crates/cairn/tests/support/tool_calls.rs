@@ -11,7 +11,8 @@ use cairn::cursor::proto::agent::{
 use cairn::cursor::request::Mode;
 use cairn::cursor::tools::{DefinedSubagent, Effect, McpTool, SubagentScope, ToolRuntime, ToolRuntimeConfig};
 use cairn::model::{
-    CallId, EntryLimits, Latency, ModelSpec, ReasoningSpec, SubagentModels, ToolCall, ToolResult,
+    CallId, EntryLimits, Latency, ModelSpec, ReasoningSpec, SubagentKind, SubagentModels, ToolCall,
+    ToolResult,
 };
 
 const TOOLS: [&str; 11] = [
@@ -66,7 +67,7 @@ pub fn subagents() -> SubagentScope {
                 },
             ),
         ]),
-        children: vec!["child-1".into()],
+        children: vec![("child-1".into(), SubagentKind::new("explore"))],
         at_work: BTreeSet::new(),
         readonly: false,
         cloud: false,

@@ -309,7 +309,10 @@ pub async fn prepare(
             parent_model: model.clone(),
             models: subagents.clone(),
             defined,
-            children: children.iter().map(ToString::to_string).collect(),
+            children: children
+                .into_iter()
+                .map(|(child, kind)| (child.to_string(), kind))
+                .collect(),
             at_work: BTreeSet::new(),
             readonly,
             cloud: request.can_create_cloud_subagents == Some(true),

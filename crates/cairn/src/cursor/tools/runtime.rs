@@ -601,7 +601,7 @@ impl ToolRuntime {
             }
         }
         if let Some(delegated) = &outcome.delegated {
-            self.scope.subagents.note_child(&delegated.child);
+            self.scope.subagents.note_child(&delegated.child, &delegated.kind);
             effects.push(Effect::Delegated(Delegation {
                 call: call.clone(),
                 child: ConversationId::new(delegated.child.as_str()),

@@ -66,8 +66,8 @@ pub struct SubagentScope {
     pub models: Arc<SubagentModels>,
     /// The kinds that the person or the project defines.
     pub defined: BTreeMap<String, DefinedSubagent>,
-    /// The subagents that the conversation has started and that can go on, the first one before the others.
-    pub children: Vec<String>,
+    /// The subagents that the conversation has started and that can go on, each with its kind, the first one before the others.
+    pub children: Vec<(String, SubagentKind)>,
     /// The conversations that are at work as the present round begins, and those that it has set to work.
     pub at_work: BTreeSet<String>,
     /// Whether the run itself may only look, by the definition of its kind: then whoever it starts may only look, too.
@@ -104,19 +104,27 @@ impl SubagentScope {
     /// Whether the subagent of this id can go on. The client would start a new one under an id that nobody knows [sdk],
     /// and that one would not remember what the model believes it does; one at work would be stopped by its newer run. The
     /// error is for the model.
-    pub(super) fn admit_resume(&self, id: &str) -> Result<(), String> {
-        let known = self.children.iter().any(|child| child == id);
-        if known && self.at_work.contains(id) {
+    pub(super) fn admit_resume(&self, id: &str, kind: &SubagentKind) -> Result<(), String> {
+        let known = self.children.iter().find(|(child, _)| child == id);
+        if let Some((_, of)) = known
+            && of != kind
+        {
+            // Its words, its model and its limits are those of its kind.
+            return Err(format!(
+                "The subagent was not started: {id} is of the kind {of} and stays so. Name that kind to go on with it."
+            ));
+        }
+        if known.is_some() && self.at_work.contains(id) {
             return Err(format!(
                 "The subagent was not started: {id} is still at work, and going on with it now would stop that. Wait for its \
                  final message, which comes to you by itself, and go on with it then; or give this to a new subagent."
             ));
         }
-        if known {
+        if known.is_some() {
             return Ok(());
         }
         let latest = self.children.iter().rev().take(SHOWN_CHILDREN);
-        let latest: Vec<&str> = latest.map(String::as_str).collect();
+        let latest: Vec<&str> = latest.map(|(id, _)| id.as_str()).collect();
         let known = match latest.as_slice() {
             [] => "It has none yet.".to_owned(),
             latest => format!("The latest are: {}.", latest.join(", ")),
@@ -128,9 +136,9 @@ impl SubagentScope {
     }
 
     /// One more was started, or has gone on.
-    pub(super) fn note_child(&mut self, id: &str) {
-        if !self.children.iter().any(|child| child == id) {
-            self.children.push(id.to_owned());
+    pub(super) fn note_child(&mut self, id: &str, kind: &SubagentKind) {
+        if !self.children.iter().any(|(child, _)| child == id) {
+            self.children.push((id.to_owned(), kind.clone()));
         }
     }
 

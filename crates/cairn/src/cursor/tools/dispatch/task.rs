@@ -61,11 +61,11 @@ fn admit(asked: &TaskArguments, scope: &Scope) -> Result<Arc<ModelSpec>, String>
                  stop the run that asks. Start a new subagent, or name one of your own."
             ));
         }
-        scope.subagents.admit_resume(id)?;
+        scope.subagents.admit_resume(id, &asked.kind)?;
     }
     scope.subagents.admit(asked)
 }
 
 pub(super) fn finish(run: TaskRun, result: subagent_result::Result, elapsed_ms: u64) -> Outcome {
-    exec::task::outcome(run.args, run.kind.as_str(), result, elapsed_ms)
+    exec::task::outcome(run.args, &run.kind, result, elapsed_ms)
 }

@@ -14,7 +14,7 @@ pub use page::read_page;
 
 use super::mcp::McpTable;
 use crate::cursor::proto::agent::tool_call::Tool;
-use crate::model::{EntryLimits, Image, Part, ToolContent};
+use crate::model::{EntryLimits, Image, Part, SubagentKind, ToolContent};
 
 /// How a call ended.
 #[derive(Clone, PartialEq, Debug)]
@@ -38,6 +38,7 @@ pub(super) struct Outcome {
 pub(super) struct Delegated {
     /// The client's id of the subagent and of its conversation.
     pub child: String,
+    pub kind: SubagentKind,
     /// Whether it works on after the call has its result.
     pub background: bool,
 }

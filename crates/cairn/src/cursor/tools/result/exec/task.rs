@@ -6,15 +6,16 @@ use crate::cursor::proto::agent::{
     SubagentBackgroundReason, SubagentSuccess, TaskArgs, TaskError, TaskResult, TaskSuccess, TaskToolCall,
     subagent_result, task_result, tool_call::Tool,
 };
+use crate::model::SubagentKind;
 
 /// What became of the child. Every text names it, so that the model can go on with it.
 pub(in super::super::super) fn outcome(
     args: TaskArgs,
-    kind: &str,
+    kind: &SubagentKind,
     result: subagent_result::Result,
     elapsed_ms: u64,
 ) -> Outcome {
-    let delegated = delegated(&result);
+    let delegated = delegated(&result, kind);
     let outcome = match result {
         subagent_result::Result::Success(success) => {
             let background = is_background(&success);
@@ -48,20 +49,24 @@ pub(in super::super::super) fn outcome(
 }
 
 /// The child, if one was started.
-fn delegated(result: &subagent_result::Result) -> Option<Delegated> {
+fn delegated(result: &subagent_result::Result, kind: &SubagentKind) -> Option<Delegated> {
     let (child, background) = match result {
         subagent_result::Result::Success(success) => (Some(&success.agent_id), is_background(success)),
         subagent_result::Result::Error(error) => (error.agent_id.as_ref(), false),
     };
     let child = child.filter(|id| !id.is_empty())?.clone();
-    Some(Delegated { child, background })
+    Some(Delegated {
+        child,
+        kind: kind.clone(),
+        background,
+    })
 }
 
 fn is_background(success: &SubagentSuccess) -> bool {
     success.background_reason != i32::from(SubagentBackgroundReason::Unspecified)
 }
 
-fn started(success: &SubagentSuccess, kind: &str) -> ModelText {
+fn started(success: &SubagentSuccess, kind: &SubagentKind) -> ModelText {
     ModelText::new(&format!(
         "The {kind} subagent {} works in the background. What it says at its end comes to you as a message; do not \
          wait for it and do not do its work yourself.",
@@ -69,7 +74,7 @@ fn started(success: &SubagentSuccess, kind: &str) -> ModelText {
     ))
 }
 
-fn finished(success: &SubagentSuccess, kind: &str) -> ModelText {
+fn finished(success: &SubagentSuccess, kind: &SubagentKind) -> ModelText {
     let id = &success.agent_id;
     match success.final_message.as_deref().filter(|text| !text.is_empty()) {
         Some(words) => {
