@@ -239,6 +239,7 @@ pub async fn prepare(
         },
         _ => TurnStart::Continued(last_turn(&state, blobs).await?),
     };
+    let woken = matches!(action, ActionKind::Wake(_));
     let action = match action {
         ActionKind::Start | ActionKind::Wake(_) => RunAction::Start {
             interrupted: pending,
@@ -303,6 +304,7 @@ pub async fn prepare(
             compaction: Some(compaction),
             base,
             action,
+            woken,
         },
         frontier,
         tools,
