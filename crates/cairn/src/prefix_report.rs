@@ -110,7 +110,7 @@ pub fn write_table(out: &mut dyn Write, calls: &[ModelCallRecord]) -> io::Result
     if calls.iter().any(|call| usage(call).input().is_none()) {
         writeln!(
             out,
-            "~ is an estimate from the request's bytes: the endpoint counted nothing"
+            "~ is an estimate, for the endpoint counted nothing: a token for every three bytes of the request, far too many where it holds pictures"
         )?;
     }
     let broken = calls.iter().filter(|call| is_broken(call)).count();
@@ -181,7 +181,7 @@ fn usage(call: &ModelCallRecord) -> Usage {
 }
 
 /// The input's tokens where the endpoint did not count them. Pictures are bytes like all others here, so with them it is
-/// far too high.
+/// far too high; nothing is decided by it.
 fn estimated(call: &ModelCallRecord) -> u64 {
     estimate_bytes(total(&call.items))
 }
@@ -271,7 +271,7 @@ mod tests {
         assert_eq!(lines[2], ["2", "m", "1", "301", "0", "-", "~101"]);
         assert_eq!(
             lines[3].join(" "),
-            "~ is an estimate from the request's bytes: the endpoint counted nothing"
+            "~ is an estimate, for the endpoint counted nothing: a token for every three bytes of the request, far too many where it holds pictures"
         );
         let json = calls.each_ref().map(to_json);
         assert_eq!(json[0]["input_tokens"], 90);

@@ -37,6 +37,8 @@ mod engine;
 mod failures;
 #[path = "compaction/forty_rounds.rs"]
 mod forty_rounds;
+#[path = "compaction/rooms.rs"]
+mod rooms;
 #[path = "compaction/sizes.rs"]
 mod sizes;
 #[path = "compaction/talk.rs"]

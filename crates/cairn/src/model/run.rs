@@ -39,6 +39,8 @@ pub struct PreparedRun {
     pub base: RevisionId,
     /// What to do on top of it.
     pub action: RunAction,
+    /// An event began it: none of its messages are the person's words.
+    pub woken: bool,
 }
 
 /// What a client adapter keeps of how a run's prompt was made, so that the conversation's next run can be told what changed.

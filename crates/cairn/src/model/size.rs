@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use super::{HistoryItem, Part, PromptSpec, ToolCall};
+use super::{Assistant, HistoryItem, Part, PromptSpec, ToolCall};
 
 /// Bytes of text that count as one token. English prose has about four, program text three to four, Chinese and Japanese
 /// about three (one character): the least of them, so that an estimate is rather too large than too small.
@@ -78,18 +78,19 @@ pub fn estimate_prompt(prompt: &PromptSpec) -> u64 {
 pub fn estimate_history(items: &[Arc<HistoryItem>]) -> u64 {
     let item = |item: &Arc<HistoryItem>| match &**item {
         HistoryItem::User { parts, .. } => estimate_parts(parts),
-        HistoryItem::Assistant { said, calls, .. } => estimate_answer(&said.text, calls),
+        HistoryItem::Assistant { said, calls, .. } => estimate_answer(said, calls),
         HistoryItem::ToolResult(result) => estimate_parts(result.content.parts()),
     };
     items.iter().map(|it| TOKENS_AROUND + item(it)).sum()
 }
 
-/// The tokens of an answer.
-pub fn estimate_answer(text: &str, calls: &[ToolCall]) -> u64 {
+/// The tokens of an answer. Its thinking counts: most endpoints that count nothing get it back with every request.
+pub fn estimate_answer(said: &Assistant, calls: &[ToolCall]) -> u64 {
     let calls = calls
         .iter()
         .map(|call| TOKENS_AROUND + estimate_text(&call.name) + estimate_text(&call.arguments));
-    estimate_text(text) + calls.sum::<u64>()
+    let thought = said.reasoning.as_ref().map_or("", |thought| &thought.text);
+    estimate_text(thought) + estimate_text(&said.text) + calls.sum::<u64>()
 }
 
 fn estimate_parts(parts: &[Part]) -> u64 {
@@ -104,7 +105,7 @@ fn estimate_parts(parts: &[Part]) -> u64 {
 mod tests {
     use super::*;
     use crate::model::{
-        Assistant, CallId, Image, MessageId, ToolContent, ToolDefinition, ToolResult, UserOrigin,
+        CallId, Image, MessageId, Reasoning, ToolContent, ToolDefinition, ToolResult, UserOrigin,
     };
 
     #[test]
@@ -136,6 +137,10 @@ mod tests {
             HistoryItem::Assistant {
                 said: Assistant {
                     text: "ab".into(),
+                    reasoning: Some(Reasoning {
+                        text: "thoughts".into(),
+                        foreign_signature: None,
+                    }),
                     ..Assistant::default()
                 },
                 round: None,
@@ -148,6 +153,6 @@ mod tests {
             }),
         ];
         let counted = items.map(|item| estimate_history(&[Arc::new(item)]));
-        assert_eq!(counted, [4 + 2 + 1_600, 4 + 1 + (4 + 1 + 3), 4 + 2 + 1_600]);
+        assert_eq!(counted, [4 + 2 + 1_600, 4 + 3 + 1 + (4 + 1 + 3), 4 + 2 + 1_600]);
     }
 }

@@ -3,6 +3,7 @@
 //! Must never know: a client's words, a tool's name, an endpoint, or SQL.
 
 mod compaction;
+mod kept;
 mod shortening;
 
 use std::collections::VecDeque;

@@ -1,5 +1,6 @@
 //! One message or one round that is larger than the model's context: the conversation survives it, by one declared reset.
 
+use cairn::config::Api;
 use cairn::cursor::proto::agent::ConversationSummaryArchive;
 use cairn::model::{
     CompactionTrigger, ConversationId, HistoryItem, ModelRequest, Part, PrefixReset, ProviderFault,
@@ -7,12 +8,11 @@ use cairn::model::{
 };
 use cairn::store::{PrefixVerdict, Records};
 use prost::Message as _;
-use serde_json::Value;
 
 use crate::over_every_api;
 use crate::support::fake_provider::{calls, with_usage};
 use crate::support::over_http::Over;
-use crate::support::wire_bench::{Bench, Database, roles};
+use crate::support::wire_bench::{APIS, Bench, Database, messages, over_each_api, roles};
 use crate::talk::{ALLOWANCE, Talk};
 
 const NOTE: &str = "were left out here: this was too long for the model.]";
@@ -201,7 +201,7 @@ async fn an_endpoint_that_refuses_everything_is_asked_once_for_each_step() {
     let mut talk = Talk::new().await;
     talk.result = Some("x".repeat(20_000));
     talk.call("call_1", 300);
-    for _ in 0..3 {
+    for _ in 0..4 {
         talk.refuse();
     }
     let outcome = talk.say("Read it.").await;
@@ -215,10 +215,20 @@ async fn an_endpoint_that_refuses_everything_is_asked_once_for_each_step() {
     let cut = |share| shortened(20_000, share).len();
     // The second cut counts from what the first one left: 7,073 characters.
     let narrow = cut(ALLOWANCE / 8) - 1;
-    assert_eq!(results, ["Read it.".len(), 20_000, cut(ALLOWANCE), narrow]);
-    // The next message finds a history that can be summarised.
-    talk.refuse();
-    talk.answer("the gist", 400);
+    let question = "Read it.".len();
+    assert_eq!(results, [question, 20_000, cut(ALLOWANCE), narrow, question]);
+    let last = talk.requests().pop().unwrap();
+    assert_eq!(
+        (last.len(), &*last[0], &*last[2]),
+        (3, "context: the rules", "user: Read it.")
+    );
+    let account = r"[What was said and done before:\n- alpha {}\n  Its result: xxx";
+    assert!(
+        last[1].starts_with("summary: ") && last[1].contains(account),
+        "{}",
+        last[1]
+    );
+    // The next message finds what is left.
     talk.answer("Better.", 300);
     assert_eq!(talk.say("And now?").await, RunOutcome::Completed);
 }
@@ -262,17 +272,12 @@ async fn a_summary_that_fails_for_another_reason_shortens_nothing() {
 
 const REFUSED: &str = r#"{"error":{"message":"This model's maximum context length is 8192 tokens.","code":"context_length_exceeded"}}"#;
 
-fn messages(body: &[u8]) -> Vec<Value> {
-    let body: Value = serde_json::from_slice(body).unwrap();
-    body["messages"].as_array().unwrap().clone()
-}
-
 const BOTH: [Database; 2] = [Database::Kept, Database::Lost];
 
 #[tokio::test]
 async fn a_shortened_round_is_in_the_clients_state_and_stays_as_it_is_wherever_it_is_taken_up() {
-    for database in BOTH {
-        let mut bench = Bench::new().await;
+    for (api, database) in over_each_api(BOTH) {
+        let mut bench = Bench::over(api).await;
         bench.file("long.txt", &"line of text\n".repeat(5_000));
         bench
             .chat
@@ -319,8 +324,8 @@ async fn a_shortened_round_is_in_the_clients_state_and_stays_as_it_is_wherever_i
 
 #[tokio::test]
 async fn a_message_that_is_too_long_is_told_to_the_person_and_the_next_one_goes_through() {
-    for database in BOTH {
-        let mut bench = Bench::new().await;
+    for (api, database) in over_each_api(BOTH) {
+        let mut bench = Bench::over(api).await;
         bench.chat.reply_status(400, &[], REFUSED);
         let report = bench.cursor.send(&"words ".repeat(10_000)).await;
         let (code, message) = report.error();
@@ -356,8 +361,8 @@ async fn a_message_that_is_too_long_is_told_to_the_person_and_the_next_one_goes_
 
 #[tokio::test]
 async fn a_cut_at_any_frame_of_a_shortening_goes_on_from_what_the_client_holds() {
-    async fn cut_after(frames: usize) -> (Bench, crate::support::fake_cursor::TurnReport) {
-        let mut bench = Bench::new().await;
+    async fn cut_after(api: Api, frames: usize) -> (Bench, crate::support::fake_cursor::TurnReport) {
+        let mut bench = Bench::over(api).await;
         bench.file("long.txt", &"line of text\n".repeat(5_000));
         bench
             .chat
@@ -369,28 +374,30 @@ async fn a_cut_at_any_frame_of_a_shortening_goes_on_from_what_the_client_holds()
         bench.cursor.hooks.cut_after = None;
         (bench, report)
     }
-    let whole = cut_after(usize::MAX).await.1.success().frames.len();
-    for frames in (1..whole).rev().take(14) {
-        let (bench, _) = cut_after(frames).await;
-        let mut bench = bench.restart(BOTH[frames % 2]).await;
-        bench.chat.forget_replies();
-        // Whatever the client holds: the round whole, which is refused once more, or shortened.
-        if bench.cursor.state().summary_archives.is_empty() {
-            bench.chat.reply_status(400, &[], REFUSED);
-            bench.chat.reply_text("The gist.");
+    for api in APIS {
+        let whole = cut_after(api, usize::MAX).await.1.success().frames.len();
+        for frames in (1..whole).rev().take(14) {
+            let (bench, _) = cut_after(api, frames).await;
+            let mut bench = bench.restart(BOTH[frames % 2]).await;
+            bench.chat.forget_replies();
+            // Whatever the client holds: the round whole, which is refused once more, or shortened.
+            if bench.cursor.state().summary_archives.is_empty() {
+                bench.chat.reply_status(400, &[], REFUSED);
+                bench.chat.reply_text("The gist.");
+            }
+            bench.chat.reply_text("Go on.");
+            bench.chat.allow_reset();
+            let report = bench.cursor.send("Are you there?").await.success();
+            assert_eq!(report.text, "Go on.", "{api:?}: after {frames} frames");
+            bench.chat.reply_text("Yes.");
+            bench.cursor.send("Sure?").await.success();
+            assert_eq!(
+                roles(&bench.added()),
+                ["assistant", "user"],
+                "{api:?}: after {frames} frames"
+            );
+            bench.assert_clean();
         }
-        bench.chat.reply_text("Go on.");
-        bench.chat.allow_reset();
-        let report = bench.cursor.send("Are you there?").await.success();
-        assert_eq!(report.text, "Go on.", "after {frames} frames");
-        bench.chat.reply_text("Yes.");
-        bench.cursor.send("Sure?").await.success();
-        assert_eq!(
-            roles(&bench.added()),
-            ["assistant", "user"],
-            "after {frames} frames"
-        );
-        bench.assert_clean();
     }
 }
 

@@ -294,3 +294,52 @@ async fn a_declared_reset_and_a_break_are_shown_and_the_break_is_logged_and_coun
     cursor.assert_clean();
     chat.assert_clean();
 }
+
+/// Both requests were sent, so both are on record: the second one repeats the first.
+#[tokio::test]
+async fn a_request_that_was_refused_for_its_counting_is_on_record_and_warned_of_once() {
+    let chat = StrictChat::start().await;
+    let (folder, workspace) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let program = Program::start(folder.path(), &chat.base_url());
+    let mut cursor = FakeCursor::new(&program.address, KEY, "agent-1", workspace.path()).await;
+    let refused = r#"{"error":{"message":"Unknown parameter: stream_options"}}"#;
+    chat.reply_status(400, &[], refused);
+    for said in ["One.", "Two."] {
+        chat.reply_text(said);
+        cursor.send("Go on.").await.success();
+    }
+    drop(program);
+    let shown = prefix(&["agent-1", "--json"], &folder.path().join("data"));
+    let report: Value = serde_json::from_slice(&shown.stdout).unwrap();
+    let calls = report["calls"].as_array().unwrap();
+    let seen: Vec<[&Value; 4]> = calls
+        .iter()
+        .map(|call| ["index", "answered", "reset", "broken"].map(|name| &call[name]))
+        .collect();
+    let (zero, nothing) = (&json!(0), &Value::Null);
+    assert_eq!(
+        seen,
+        [
+            [zero, &json!(false), nothing, nothing],
+            [zero, &json!(true), nothing, nothing],
+            [zero, &json!(true), nothing, nothing],
+        ]
+    );
+    assert_eq!(calls[1]["items"], calls[0]["items"]);
+    for pair in calls.windows(2) {
+        assert_eq!(pair[1]["shared_items"], pair[0]["items"]);
+    }
+    let log = std::fs::read_to_string(log_of(folder.path())).unwrap();
+    let warnings: Vec<&str> = log.lines().filter(|line| line.contains(" WARN ")).collect();
+    let [warning] = warnings[..] else {
+        panic!("{warnings:?}")
+    };
+    assert!(
+        warning.contains(
+            "the endpoint refuses stream_options, so it is asked without and may count no tokens; set include_usage = false \
+             in this model's options to spare the refused request model=\"test\""
+        ),
+        "{warning}"
+    );
+    cursor.assert_clean();
+}

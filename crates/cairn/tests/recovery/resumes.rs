@@ -232,3 +232,39 @@ async fn a_cut_between_a_blob_and_its_acknowledgement_loses_at_most_the_open_rou
         bench.assert_clean();
     }
 }
+
+/// The client's system root tells what the prompt was made of. One that cannot be read is not guessed at.
+#[tokio::test]
+async fn a_note_of_the_prompt_that_cannot_be_read_is_named_and_nothing_is_sent() {
+    for (note, fault) in [
+        (r#""version":2"#, "its version is 2, not 1"),
+        (r#""version":"one""#, "invalid type: string \"one\", expected u32"),
+    ] {
+        let mut bench = Bench::new().await;
+        bench.chat.reply_text("One.");
+        bench.cursor.send("One?").await.success();
+        let whole = bench.cursor.state();
+        let mut state = whole.clone();
+        let root = bench.cursor.blobs().get(&whole.root_prompt_messages_json[0]);
+        let root = String::from_utf8(root.unwrap().to_vec()).unwrap();
+        let changed = root.replace(r#""version":1"#, note);
+        assert_ne!(changed, root);
+        state.root_prompt_messages_json[0] = bench.cursor.hold(changed);
+        bench.cursor.set_state(&state);
+        let mut bench = bench.restart(Database::Lost).await;
+        let report = bench.cursor.send("Two?").await;
+        let (code, message) = report.error();
+        assert_eq!(code, "invalid_argument");
+        let (named, mend) = (
+            format!("the note about the conversation's earlier prompt cannot be read: {fault}"),
+            "serve it with the cairn that wrote the note, or start a new conversation",
+        );
+        assert!(message.contains(&named) && message.ends_with(mend), "{message}");
+        assert_eq!(bench.bodies().len(), 1);
+        bench.cursor.set_state(&whole);
+        bench.chat.reply_text("Two.");
+        bench.cursor.send("Two?").await.success();
+        assert_eq!(roles(&bench.added()), ["assistant", "user"]);
+        bench.assert_clean();
+    }
+}

@@ -8,7 +8,7 @@ use cairn::cursor::proto::agent::{
 use serde_json::Value;
 
 use crate::support::fake_cursor::{ExecAnswer, FakeCursor, Turn};
-use crate::support::wire_bench::{Bench, roles};
+use crate::support::wire_bench::{APIS, Bench, messages, roles};
 
 fn completion(
     call: &str,
@@ -190,6 +190,39 @@ async fn progress_is_told_each_time_that_it_changes() {
         assert_eq!(bench.bodies().len(), 1 + seen.len());
     }
     bench.assert_clean();
+}
+
+/// Nobody wrote the notice, so nobody is told to write less: it is shortened in the run that it begins.
+#[tokio::test]
+async fn an_end_in_more_words_than_the_model_can_hold_is_shortened_at_once() {
+    for api in APIS {
+        let mut bench = Bench::over(api).await;
+        bench.chat.reply_text("It works.");
+        bench.cursor.send("Start it.").await.success();
+        let words = "words ".repeat(10_000);
+        let refused = r#"{"error":{"message":"This model's maximum context length is 8192 tokens."}}"#;
+        bench.chat.reply_status(400, &[], refused);
+        bench.chat.reply_text("The gist.");
+        bench.chat.reply_status(400, &[], refused);
+        bench.chat.reply_text("Noted.");
+        let done = completion("call-1", "child-1", BackgroundTaskStatus::Success, &words);
+        let shown = simulated(&told("child-1", "success", &words), AgentMode::Agent);
+        let turn = bench.cursor.start_wake(vec![done], Some(shown)).await;
+        let report = turn.finish().await.success();
+        assert_eq!(report.text, "Noted.");
+        let summaries = ["The gist.", "Messages that were shortened: 1."];
+        let expected: Vec<&str> = summaries
+            .into_iter()
+            .flat_map(|summary| ["started", summary, "completed"])
+            .collect();
+        // A shortening has no model call of its own that would begin it.
+        assert_eq!(report.summaries, expected, "{api:?}");
+        let sent = messages(&bench.bodies().pop().unwrap());
+        let notice = text(sent.last().unwrap());
+        assert!(notice.starts_with("<background_task kind=\"subagent\" id=\"child-1\""));
+        assert!(notice.chars().count() < 16_200);
+        bench.assert_clean();
+    }
 }
 
 #[tokio::test]

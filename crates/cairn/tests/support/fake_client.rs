@@ -116,6 +116,7 @@ pub fn prepared(run: &str, base: RevisionId, action: RunAction) -> PreparedRun {
         compaction: None,
         base,
         action,
+        woken: false,
     }
 }
 

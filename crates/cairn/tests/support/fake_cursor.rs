@@ -24,6 +24,7 @@ use cairn::demo::executor::Executor;
 use cairn::demo::wire_client::{RunEnd, RunFrame, RunStream, WireClient};
 use prost::Message as _;
 use secrecy::SecretString;
+use sha2::{Digest as _, Sha256};
 use tokio::task::JoinSet;
 
 use super::wire_oracle::WireOracle;
@@ -236,6 +237,14 @@ impl FakeCursor {
     /// Puts back an earlier checkpoint, as if nothing later had come.
     pub fn set_state(&mut self, state: &ConversationStateStructure) {
         self.state = state.encode_to_vec().into();
+    }
+
+    /// Has the client hold a blob that no server gave it; returns its id.
+    pub fn hold(&mut self, data: impl Into<Bytes>) -> Bytes {
+        let data = data.into();
+        let id = Bytes::copy_from_slice(&Sha256::digest(&data));
+        self.blobs.set(id.clone(), data).unwrap();
+        id
     }
 
     /// The blobs that the client holds.

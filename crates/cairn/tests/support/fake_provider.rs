@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use cairn::config::Api;
-use cairn::model::{ConversationId, HistoryItem, ModelRequest, ProviderFailure, ReplayState, Usage};
+use cairn::model::{
+    ConversationId, HistoryItem, ModelRequest, Part, ProviderFailure, ProviderFault, ReplayState, Usage,
+};
 use cairn::provider::{ModelEvent, ModelInvocation, ModelStream, Provider, StopReason, digest_of};
 use futures_util::StreamExt;
 use tokio::sync::mpsc;
@@ -39,6 +41,8 @@ struct Http {
 struct Inner {
     http: Option<Http>,
     script: VecDeque<Answer>,
+    /// How many characters a request may hold where the script says nothing.
+    room: Option<usize>,
     requests: Vec<ModelRequest>,
     invocations: Vec<CancellationToken>,
     latest: HashMap<ConversationId, ModelRequest>,
@@ -128,6 +132,12 @@ impl FakeProvider {
         self.0.lock().unwrap().script.push_back(Answer::Whole(steps));
     }
 
+    /// From here on a request that the script does not answer is judged by its size: one with more than so many characters
+    /// is refused as too long, any other gets a short answer.
+    pub fn set_room(&self, characters: usize) {
+        self.0.lock().unwrap().room = Some(characters);
+    }
+
     /// The next request is answered as the feed says.
     pub fn feed(&self) -> Feed {
         #[allow(clippy::disallowed_methods, reason = "a test feeds a few events")]
@@ -185,6 +195,24 @@ impl Inner {
     fn all_violations(&self) -> Vec<String> {
         let of_endpoint = self.http.iter().flat_map(|http| http.endpoint.violations());
         self.violations.iter().cloned().chain(of_endpoint).collect()
+    }
+
+    /// What an endpoint of limited room does.
+    fn judge(&self, request: &ModelRequest) -> Option<Answer> {
+        let room = self.room?;
+        let steps = if characters(&request.history) > room {
+            vec![Err(ProviderFailure::new(
+                ProviderFault::ContextLength,
+                "too long",
+            ))]
+        } else {
+            let answer = match request.asks_for_summary() {
+                true => text("the gist"),
+                false => text("Answered."),
+            };
+            with_usage(100, 10, answer).into_iter().map(Ok).collect()
+        };
+        Some(Answer::Whole(steps))
     }
 
     fn check(&mut self, request: &ModelRequest) {
@@ -261,13 +289,33 @@ pub fn pairing(history: &[Arc<HistoryItem>]) -> Result<(), String> {
     }
 }
 
+/// The characters of a history's texts.
+pub fn characters(history: &[Arc<HistoryItem>]) -> usize {
+    let parts = |parts: &[Part]| -> usize {
+        let texts = parts.iter().filter_map(|part| match part {
+            Part::Text(text) => Some(text.chars().count()),
+            Part::Image(_) => None,
+        });
+        texts.sum()
+    };
+    let length = |item: &Arc<HistoryItem>| match item.as_ref() {
+        HistoryItem::User { parts: said, .. } => parts(said),
+        HistoryItem::ToolResult(result) => parts(result.content.parts()),
+        HistoryItem::Assistant { said, calls, .. } => {
+            let arguments = calls.iter().map(|call| call.arguments.chars().count());
+            said.text.chars().count() + arguments.sum::<usize>()
+        }
+    };
+    history.iter().map(length).sum()
+}
+
 impl Provider for FakeProvider {
     fn call(&self, request: &ModelRequest, invocation: ModelInvocation) -> ModelStream {
         let mut inner = self.0.lock().unwrap();
         inner.check(request);
         inner.requests.push(request.clone());
         inner.invocations.push(invocation.cancel.clone());
-        let Some(answer) = inner.script.pop_front() else {
+        let Some(answer) = inner.script.pop_front().or_else(|| inner.judge(request)) else {
             inner
                 .violations
                 .push("a request came that the script does not answer".to_owned());

@@ -262,6 +262,7 @@ pub async fn prepare(
         },
         _ => TurnStart::Continued(last_turn(&state, blobs).await?),
     };
+    let woken = matches!(action, ActionKind::Wake(_));
     let action = match action {
         ActionKind::Start | ActionKind::Wake(_) => RunAction::Start {
             interrupted: pending,
@@ -334,6 +335,7 @@ pub async fn prepare(
             compaction: Some(compaction),
             base,
             action,
+            woken,
         },
         frontier,
         tools,

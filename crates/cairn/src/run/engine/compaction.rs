@@ -8,7 +8,8 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::shortening::{Shortened, Step, length_of, shorten};
+use super::kept::{Kept, halved, is_said_by_person, stored_length, tells_of};
+use super::shortening::{Shortened, Step, Untouched, length_of, shorten};
 use super::{Engine, Purpose};
 use crate::client::{ClientEvent, StateCause};
 use crate::model::{
@@ -22,6 +23,10 @@ use crate::run::model_cycle::{ModelCycleFailure, ModelOutput};
 /// A history that no summary brings below the threshold is compacted again when it has grown by this part of the
 /// threshold: less would cost a summary for every few messages, more would come to the endpoint's refusal first.
 const GROWTH_PARTS: u64 = 16;
+
+/// How often a history is summarised for one answer at most. Each summary is of what the model can hold; what is still too
+/// much after so many is shortened.
+const SUMMARIES_PER_ANSWER: usize = 8;
 
 /// What a run knows about the size of its history.
 #[derive(Debug, Default)]
@@ -41,11 +46,12 @@ pub(super) struct Compactor {
     refusals: Refusals,
 }
 
-/// What was done about a history that is refused as too long. Nothing of it is done twice before an answer comes.
+/// What was done about a history that is refused as too long, until an answer comes. Each summary takes something away,
+/// and no step of shortening is taken twice.
 #[derive(Debug, Default)]
 struct Refusals {
-    /// A summary was asked for.
-    summarised: bool,
+    /// How often a summary was asked for.
+    summaries: usize,
     /// How many steps of shortening were taken or would have changed nothing.
     steps: usize,
 }
@@ -97,8 +103,7 @@ impl Engine<'_> {
         if size.tokens() < self.compactor.limit(threshold) || self.compactor.gave_up {
             return Ok(());
         }
-        // What came since the last call can be too much for one more request; what was there before was not.
-        let cuts = [self.history.items().len(), answered_length(self.history.items())];
+        let cuts = cuts_of_all(self.history.items());
         match self.compact(spec, CompactionTrigger::Threshold, &cuts).await? {
             Ok(()) => {}
             Err(NotCompacted::NoSummary(failure)) => {
@@ -125,21 +130,23 @@ impl Engine<'_> {
             Some(_) | None => return Err(failed.failure.into()),
         };
         let mut no_summary = None;
-        if !std::mem::replace(&mut self.compactor.refusals.summarised, true) {
-            let items = self.history.items();
-            let answered = answered_length(items);
-            // Where not even the summary request fits, half of what it is about may.
-            let half = answered_length(items.get(..answered / 2).unwrap_or_default());
-            let cuts = [answered, half];
+        if self.compactor.refusals.summaries < SUMMARIES_PER_ANSWER {
+            self.compactor.refusals.summaries += 1;
+            let cuts = halved(self.history.items());
             match self.compact(spec, CompactionTrigger::Refusal, &cuts).await? {
                 Ok(()) => return Ok(()),
                 Err(NotCompacted::NothingToLeaveOut) => {}
                 Err(NotCompacted::NoSummary(failure)) => no_summary = Some(failure),
             }
         }
-        if no_summary.as_ref().is_none_or(blames_the_history) && self.shorten(spec).await? {
-            // A shorter history can be summarised although a longer one could not.
-            self.compactor.refusals.summarised &= no_summary.is_none();
+        // A shorter history can be summarised although a longer one could not. All of it is given up only where its length
+        // is the only trouble: another summary may come of it tomorrow.
+        let steps = match no_summary.as_ref().map(|failure| failure.fault) {
+            None | Some(ProviderFault::ContextLength) => Step::IN_ORDER.as_slice(),
+            Some(fault) if blames_the_history(fault) => Step::SPARING.as_slice(),
+            Some(_) => &[],
+        };
+        if self.shorten(spec, steps).await? {
             return Ok(());
         }
         if let Some(failure) = &no_summary {
@@ -149,14 +156,18 @@ impl Engine<'_> {
     }
 
     /// Begins the history anew with the messages that are too long shortened. Returns whether any was.
-    async fn shorten(&mut self, spec: &CompactionSpec) -> Result<bool, Halt> {
+    async fn shorten(&mut self, spec: &CompactionSpec, steps: &[Step]) -> Result<bool, Halt> {
         let stored = self.store.history(&self.head).await?;
         // The person must know that the message was too long, so in the run that it begins it stays as it is.
         let own = self.own_message().cloned();
+        let untouched = Untouched {
+            message: own.as_ref(),
+            standing: &self.run.standing,
+        };
         let mut done = None;
-        while let (None, Some(step)) = (&done, Step::IN_ORDER.get(self.compactor.refusals.steps)) {
+        while let (None, Some(step)) = (&done, steps.get(self.compactor.refusals.steps)) {
             self.compactor.refusals.steps += 1;
-            done = shorten(*step, &stored, own.as_ref(), spec.shortened_characters);
+            done = shorten(*step, &stored, untouched, spec.shortened_characters);
         }
         let Some(Shortened {
             context,
@@ -206,10 +217,11 @@ impl Engine<'_> {
         })
     }
 
-    /// The message that the person began this run with.
+    /// The message that the person began this run with. None where an event did.
     fn own_message(&self) -> Option<&MessageId> {
-        let RunAction::Start { messages, .. } = &self.run.action else {
-            return None;
+        let messages = match &self.run.action {
+            RunAction::Start { messages, .. } if !self.run.woken => messages,
+            RunAction::Start { .. } | RunAction::Resume { .. } | RunAction::Compact { .. } => return None,
         };
         let last = messages.iter().rfind(|message| is_said_by_person(message));
         last.map(|message| &message.id)
@@ -221,7 +233,7 @@ impl Engine<'_> {
             let fault = "the run is to summarise its history but brings no instruction for it";
             return Err(RunFailure::Protocol(fault.to_owned()).into());
         };
-        let cuts = [self.history.items().len(), answered_length(self.history.items())];
+        let cuts = cuts_of_all(self.history.items());
         match self.compact(spec, CompactionTrigger::Manual, &cuts).await? {
             Ok(()) => Ok(()),
             Err(NotCompacted::NoSummary(failure)) => {
@@ -277,7 +289,7 @@ impl Engine<'_> {
     /// What the call that was just answered held and said, for want of a better word.
     fn estimate(&self, output: &ModelOutput) -> ConversationSize {
         let items = self.history.items();
-        let said = estimate_answer(&output.said.text, &output.calls);
+        let said = estimate_answer(&output.said, &output.calls);
         let held = match self.compactor.size {
             Some(known) => {
                 let since = items.get(self.compactor.measured..).unwrap_or_default();
@@ -483,10 +495,16 @@ impl Engine<'_> {
     }
 }
 
+/// How much of a history that nobody refused yet is summarised: all of it, or the most that its model can hold. What came
+/// since the last call can be too much for one more request; so can all of it, if its model is another one.
+fn cuts_of_all(items: &[Arc<HistoryItem>]) -> Vec<usize> {
+    [items.len()].into_iter().chain(halved(items)).collect()
+}
+
 /// Whether a summary that did not come for this reason may come of a shorter history, or never does: a refusal for
 /// other reasons says nothing about the history, and changing it would not help.
-fn blames_the_history(failure: &ProviderFailure) -> bool {
-    match failure.fault {
+fn blames_the_history(fault: ProviderFault) -> bool {
+    match fault {
         ProviderFault::ContextLength
         | ProviderFault::MessageTooLong
         | ProviderFault::Malformed
@@ -504,116 +522,4 @@ fn blames_the_history(failure: &ProviderFailure) -> bool {
         | ProviderFault::Cut
         | ProviderFault::Unsupported => false,
     }
-}
-
-/// What stays of a history word for word.
-struct Kept {
-    /// The latest request context.
-    context: Option<Message>,
-    /// The messages of the current turn that the summary covers.
-    current: Vec<Message>,
-    /// What the summary does not cover.
-    uncovered: Vec<Message>,
-}
-
-impl Kept {
-    /// What stays if the first `covered` messages are summarised. `None` where that would leave nothing out.
-    fn of(stored: &[Arc<Message>], covered: usize, current: &HashSet<MessageId>) -> Option<Self> {
-        let context = stored.iter().rfind(|message| is_context(message));
-        // What the person said since the model last answered was answered by nobody yet.
-        let answered = stored
-            .iter()
-            .rposition(|message| !matches!(message.body, MessageBody::User { .. }))
-            .map_or(0, |last| last + 1);
-        let mut kept = Self {
-            context: context.map(|message| (**message).clone()),
-            current: Vec::new(),
-            uncovered: Vec::new(),
-        };
-        let mut leaves_out = false;
-        for (position, message) in stored.iter().enumerate() {
-            if is_context(message) {
-                continue;
-            }
-            let said = is_said_by_person(message);
-            if position >= covered {
-                kept.uncovered.push((**message).clone());
-            } else if said && (position >= answered || current.contains(&message.id)) {
-                kept.current.push((**message).clone());
-            } else {
-                leaves_out |= !is_summary(message);
-            }
-        }
-        leaves_out.then_some(kept)
-    }
-}
-
-/// Whether a message tells of one of these events.
-fn tells_of(message: &Message, events: &[Arc<str>]) -> bool {
-    match &message.body {
-        MessageBody::User {
-            origin: UserOrigin::Turn { event_id },
-            ..
-        } => events.contains(event_id),
-        _ => false,
-    }
-}
-
-fn is_context(message: &Message) -> bool {
-    matches!(
-        message.body,
-        MessageBody::User {
-            origin: UserOrigin::RequestContext { .. },
-            ..
-        }
-    )
-}
-
-fn is_summary(message: &Message) -> bool {
-    matches!(
-        message.body,
-        MessageBody::User {
-            origin: UserOrigin::Summary { .. },
-            ..
-        }
-    )
-}
-
-fn is_said_by_person(message: &Message) -> bool {
-    matches!(
-        message.body,
-        MessageBody::User {
-            origin: UserOrigin::Turn { .. } | UserOrigin::Imported,
-            ..
-        }
-    )
-}
-
-/// How much of the history an endpoint has certainly taken: all up to its last plain answer, or all before its last
-/// answer with calls, whose results can be of any length.
-fn answered_length(items: &[Arc<HistoryItem>]) -> usize {
-    let last = items
-        .iter()
-        .enumerate()
-        .rev()
-        .find_map(|(at, item)| match &**item {
-            HistoryItem::Assistant { calls, .. } => Some((at, calls.is_empty())),
-            HistoryItem::User { .. } | HistoryItem::ToolResult(_) => None,
-        });
-    match last {
-        Some((at, true)) => at + 1,
-        Some((at, false)) => at,
-        None => 0,
-    }
-}
-
-/// The number of stored messages that items stand for; a batch is whole in both.
-fn stored_length(items: &[Arc<HistoryItem>]) -> usize {
-    let length = |item: &Arc<HistoryItem>| match &**item {
-        HistoryItem::User { .. } => 1,
-        HistoryItem::Assistant { calls, .. } => (2 * calls.len()).max(1),
-        // Counted with its call.
-        HistoryItem::ToolResult(_) => 0,
-    };
-    items.iter().map(length).sum()
 }

@@ -4,8 +4,10 @@
 //! Pure: the same history and step always give the same messages. A step is taken only where it changes something, so
 //! that whoever takes them in order comes to an end. Must never know: why, or when, it is done.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
+use super::kept::{is_context, is_said_by_person, is_summary, tells_of};
 use crate::model::{
     Message, MessageBody, MessageId, Part, ToolCall, ToolContent, ToolResult, ToolRoundId, UserOrigin,
 };
@@ -20,17 +22,23 @@ pub(super) enum Step {
     /// As `Narrow`; and the last round, if the model's own words in it are what is too long, becomes an account of its
     /// calls: arguments cannot be cut and stay arguments.
     Folded,
+    /// As `Narrow`; and all that came before the person's latest words becomes an account of what came last of it. Only
+    /// now the allowance holds whatever the history is made of.
+    Account,
 }
 
 impl Step {
     /// The order in which they are tried.
-    pub(super) const IN_ORDER: [Self; 3] = [Self::Bounded, Self::Narrow, Self::Folded];
+    pub(super) const IN_ORDER: [Self; 4] = [Self::Bounded, Self::Narrow, Self::Folded, Self::Account];
+
+    /// Those that leave a history in which only what is too long is missing.
+    pub(super) const SPARING: [Self; 3] = [Self::Bounded, Self::Narrow, Self::Folded];
 
     /// The part of the allowance that is shared.
     fn part(self) -> usize {
         match self {
             Self::Bounded => 1,
-            Self::Narrow | Self::Folded => 8,
+            Self::Narrow | Self::Folded | Self::Account => 8,
         }
     }
 }
@@ -45,6 +53,18 @@ const PICTURE: usize = 5_000;
 /// Room for the note in place of what was left out: a text is not cut for less.
 const NOTE: usize = 200;
 
+/// The part of the allowance that one message has in an account of many.
+const ACCOUNT_PARTS: usize = 4;
+
+/// What stays as it is.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Untouched<'a> {
+    /// A message that is never shortened.
+    pub(super) message: Option<&'a MessageId>,
+    /// Events that no account takes the place of.
+    pub(super) standing: &'a [Arc<str>],
+}
+
 /// A history after a step.
 #[derive(PartialEq, Eq, Debug)]
 pub(super) struct Shortened {
@@ -58,25 +78,28 @@ pub(super) struct Shortened {
     pub(super) account: String,
 }
 
-/// Takes the step; `None` where it would change nothing. `allowance` is in characters. `untouched` is a message that
-/// stays as it is.
+/// Takes the step; `None` where it would change nothing. `allowance` is in characters.
 pub(super) fn shorten(
     step: Step,
     stored: &[Arc<Message>],
-    untouched: Option<&MessageId>,
+    untouched: Untouched<'_>,
     allowance: usize,
 ) -> Option<Shortened> {
-    let allowance = allowance / step.part();
-    let may_be_cut = |message: &Message| untouched != Some(&message.id);
+    let narrow = allowance / step.part();
+    let may_be_cut = |message: &Message| untouched.message != Some(&message.id);
     let pieces = stored
         .iter()
         .filter(|message| may_be_cut(message) && parts_of(message).is_some())
         .count();
-    let share = (allowance / pieces.max(1)).max(LEAST);
-    let folded = match step {
+    let share = (narrow / pieces.max(1)).max(LEAST);
+    let told = match step {
         Step::Bounded | Step::Narrow => None,
-        Step::Folded => last_round(stored).filter(|round| own_words(stored, round) > share),
+        Step::Folded => last_round(stored)
+            .filter(|round| own_words(stored, round) > share)
+            .map(|round| account_of_round(stored, &round, narrow)),
+        Step::Account => account_of_all(stored, untouched, narrow),
     };
+    let told = told.unwrap_or_default();
     let latest_context = stored.iter().rposition(|message| is_context(message));
     let mut shortened = Shortened {
         context: None,
@@ -86,48 +109,29 @@ pub(super) fn shorten(
     };
     let (mut results, mut messages) = (0, 0);
     for (at, message) in stored.iter().enumerate() {
-        match &message.body {
-            MessageBody::User {
-                origin: UserOrigin::RequestContext { .. },
-                ..
-            } => {
-                if latest_context == Some(at) {
-                    shortened.context = Some((**message).clone());
-                }
+        if is_context(message) {
+            if latest_context == Some(at) {
+                shortened.context = Some((**message).clone());
             }
-            MessageBody::User {
-                origin: UserOrigin::Summary { .. },
-                parts,
-            } => {
-                shortened.summary.extend(parts.iter().cloned());
-            }
-            MessageBody::ToolCall { round, .. } | MessageBody::ToolResult { round, .. }
-                if folded.as_ref() == Some(round) => {}
-            MessageBody::User { .. }
-            | MessageBody::Assistant(_)
-            | MessageBody::ToolCall { .. }
-            | MessageBody::ToolResult { .. } => {
-                match may_be_cut(message).then(|| cut(message, share)).flatten() {
-                    Some(cut) => {
-                        match cut.body {
-                            MessageBody::ToolResult { .. } => results += 1,
-                            _ => messages += 1,
-                        }
-                        shortened.rest.push(cut);
+        } else if is_summary(message) {
+            shortened.summary.extend(summary_of(message, step, allowance));
+        } else if !told.messages.contains(&message.id) {
+            match may_be_cut(message).then(|| cut(message, share)).flatten() {
+                Some(cut) => {
+                    match cut.body {
+                        MessageBody::ToolResult { .. } => results += 1,
+                        _ => messages += 1,
                     }
-                    None => shortened.rest.push((**message).clone()),
+                    shortened.rest.push(cut);
                 }
+                None => shortened.rest.push((**message).clone()),
             }
         }
     }
-    if results == 0 && messages == 0 && folded.is_none() {
+    if results == 0 && messages == 0 && told.messages.is_empty() {
         return None;
     }
-    shortened.account = account(
-        results,
-        messages,
-        folded.map(|round| account_of(stored, &round, allowance)),
-    );
+    shortened.account = account(results, messages, told.words);
     Some(shortened)
 }
 
@@ -136,14 +140,16 @@ pub(super) fn length_of(message: &Message) -> usize {
     parts_of(message).map_or(0, length)
 }
 
-fn is_context(message: &Message) -> bool {
-    matches!(
-        message.body,
-        MessageBody::User {
-            origin: UserOrigin::RequestContext { .. },
-            ..
-        }
-    )
+/// What a summary said. It was made for a model that can hold it; this one may be another.
+fn summary_of(message: &Message, step: Step, allowance: usize) -> Vec<Part> {
+    let MessageBody::User { parts, .. } = &message.body else {
+        return Vec::new();
+    };
+    let shorter = match step {
+        Step::Bounded | Step::Narrow | Step::Folded => None,
+        Step::Account => shorter(parts, allowance),
+    };
+    shorter.map_or_else(|| parts.clone(), |text| vec![Part::Text(text.into())])
 }
 
 /// What a message is made of, if it is one that can be cut: a result, or what was said by the person or about an event.
@@ -282,21 +288,113 @@ fn own_words(stored: &[Arc<Message>], round: &ToolRoundId) -> usize {
     stored.iter().map(words).sum()
 }
 
-/// A round's calls and results in words, within the allowance.
-fn account_of(stored: &[Arc<Message>], round: &ToolRoundId, allowance: usize) -> String {
-    let calls = pairs(stored, round).count();
-    let share = (allowance / (2 * calls.max(1))).max(LEAST);
-    let lines = pairs(stored, round).map(|(call, result)| {
-        let arguments = bounded(&call.arguments, 0, share);
-        let result = result.map_or_else(String::new, |result| {
-            bounded(&result.content.text(), result.content.images().count(), share)
-        });
-        format!("- {} {arguments}\n  Its result: {result}", call.name)
-    });
-    lines.collect::<Vec<_>>().join("\n")
+/// Messages that are told of instead of standing in the history, and the words that tell of them.
+#[derive(Default)]
+struct Told<'a> {
+    messages: HashSet<&'a MessageId>,
+    words: String,
 }
 
-fn account(results: usize, messages: usize, folded: Option<String>) -> String {
+/// A round's calls and results in words, within the allowance.
+fn account_of_round<'a>(stored: &'a [Arc<Message>], round: &ToolRoundId, allowance: usize) -> Told<'a> {
+    let of_round = |message: &&Arc<Message>| match &message.body {
+        MessageBody::ToolCall { round: of, .. } | MessageBody::ToolResult { round: of, .. } => of == round,
+        MessageBody::User { .. } | MessageBody::Assistant(_) => false,
+    };
+    let calls = pairs(stored, round).count();
+    let share = (allowance / (2 * calls.max(1))).max(LEAST);
+    let lines = pairs(stored, round).map(|(call, result)| line_of_call(call, result, share));
+    let lines = lines.collect::<Vec<_>>().join("\n");
+    Told {
+        messages: stored
+            .iter()
+            .filter(of_round)
+            .map(|message| &message.id)
+            .collect(),
+        words: format!("Tool calls that were made and are left out with their results:\n{lines}"),
+    }
+}
+
+/// All that came before the person's latest words, but for what is said of the agent itself: the latest of it in words,
+/// within the allowance. `None` if there is nothing.
+fn account_of_all<'a>(
+    stored: &'a [Arc<Message>],
+    untouched: Untouched<'_>,
+    allowance: usize,
+) -> Option<Told<'a>> {
+    let share = (allowance / ACCOUNT_PARTS).max(LEAST);
+    let latest = stored.iter().rposition(|message| is_said_by_person(message));
+    let unanswered = stored
+        .iter()
+        .rposition(|message| !matches!(message.body, MessageBody::User { .. }))?
+        + 1;
+    let stays = |at: usize, message: &Message| {
+        at >= unanswered
+            || Some(at) == latest
+            || untouched.message == Some(&message.id)
+            || tells_of(message, untouched.standing)
+            || is_context(message)
+            || is_summary(message)
+    };
+    let mut told = Told::default();
+    let mut lines = Vec::new();
+    for (at, message) in stored.iter().enumerate() {
+        if stays(at, message) {
+            continue;
+        }
+        told.messages.insert(&message.id);
+        lines.extend(line_of(message, stored.get(at + 1), share));
+    }
+    let mut room = allowance.max(LEAST);
+    let fitting = lines.iter().rev().take_while(|line| {
+        let left = room.checked_sub(line.chars().count());
+        room = left.unwrap_or_default();
+        left.is_some()
+    });
+    let fitting = fitting.count();
+    let latest = lines.split_off(lines.len() - fitting).join("\n");
+    told.words = match lines.len() {
+        0 => format!("What was said and done before:\n{latest}"),
+        earlier => format!("What was said and done last, after {earlier} steps that are left out:\n{latest}"),
+    };
+    Some(told)
+}
+
+/// A message in words; a result is told of with its call, which stands before it.
+fn line_of(message: &Message, next: Option<&Arc<Message>>, share: usize) -> Option<String> {
+    let said =
+        |who: &str, text: &str| (!text.is_empty()).then(|| format!("- {who}: {}", bounded(text, 0, share)));
+    match &message.body {
+        MessageBody::User { parts, .. } => {
+            let content = ToolContent::new(parts.iter().cloned());
+            let text = bounded(&content.text(), content.images().count(), share);
+            Some(format!("- To you: {text}"))
+        }
+        MessageBody::Assistant(answer) => said("You", &answer.text),
+        MessageBody::ToolCall {
+            call, said: before, ..
+        } => {
+            let before = before.as_ref().and_then(|before| said("You", &before.text));
+            let result = match next.map(|message| &message.body) {
+                Some(MessageBody::ToolResult { result, .. }) => Some(result),
+                _ => None,
+            };
+            let call = line_of_call(call, result, share / 2);
+            Some(before.into_iter().chain([call]).collect::<Vec<_>>().join("\n"))
+        }
+        MessageBody::ToolResult { .. } => None,
+    }
+}
+
+fn line_of_call(call: &ToolCall, result: Option<&ToolResult>, share: usize) -> String {
+    let arguments = bounded(&call.arguments, 0, share);
+    let result = result.map_or_else(String::new, |result| {
+        bounded(&result.content.text(), result.content.images().count(), share)
+    });
+    format!("- {} {arguments}\n  Its result: {result}", call.name)
+}
+
+fn account(results: usize, messages: usize, told: String) -> String {
     let mut lines = Vec::new();
     if results > 0 {
         lines.push(format!("Tool results that were shortened: {results}."));
@@ -304,10 +402,8 @@ fn account(results: usize, messages: usize, folded: Option<String>) -> String {
     if messages > 0 {
         lines.push(format!("Messages that were shortened: {messages}."));
     }
-    if let Some(folded) = folded {
-        lines.push(format!(
-            "Tool calls that were made and are left out with their results:\n{folded}"
-        ));
+    if !told.is_empty() {
+        lines.push(told);
     }
     lines.join("\n")
 }

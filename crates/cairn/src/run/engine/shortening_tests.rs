@@ -95,11 +95,20 @@ fn a_text_keeps_beginning_and_end_by_whole_characters() {
 fn what_is_short_enough_stays_as_it_is() {
     let stored = [said("one", vec![text("hello")])];
     for step in Step::IN_ORDER {
-        assert_eq!(shorten(step, &stored, None, 8000), None, "{step:?}");
+        assert_eq!(
+            shorten(step, &stored, Untouched::default(), 8000),
+            None,
+            "{step:?}"
+        );
     }
     let stored = [said("own", vec![text(&"x".repeat(9000))])];
     for step in Step::IN_ORDER {
-        assert_eq!(shorten(step, &stored, Some(&MessageId::new("own")), 8000), None);
+        let own = MessageId::new("own");
+        let untouched = Untouched {
+            message: Some(&own),
+            ..Untouched::default()
+        };
+        assert_eq!(shorten(step, &stored, untouched, 8000), None);
     }
 }
 
@@ -112,7 +121,7 @@ fn results_and_messages_share_the_allowance_and_pairs_stay_pairs() {
         pair("r", 0, 2, "{}", vec![text("short"), picture()]).to_vec(),
     ]
     .concat();
-    let done = shorten(Step::Bounded, &stored, None, 24_000).unwrap();
+    let done = shorten(Step::Bounded, &stored, Untouched::default(), 24_000).unwrap();
     let lengths: Vec<usize> = done
         .rest
         .iter()
@@ -140,7 +149,7 @@ fn results_and_messages_share_the_allowance_and_pairs_stay_pairs() {
     );
     // The next step goes on from what the first one left.
     let stored: Vec<_> = done.rest.into_iter().map(Arc::new).collect();
-    let done = shorten(Step::Narrow, &stored, None, 24_000).unwrap();
+    let done = shorten(Step::Narrow, &stored, Untouched::default(), 24_000).unwrap();
     assert!(
         done.rest
             .iter()
@@ -177,7 +186,7 @@ fn only_the_latest_context_stays_and_what_the_summary_said_is_handed_out() {
         context("new"),
         said("two", vec![text("short")]),
     ];
-    let done = shorten(Step::Bounded, &stored, None, 8000).unwrap();
+    let done = shorten(Step::Bounded, &stored, Untouched::default(), 8000).unwrap();
     assert_eq!(done.context.as_ref(), Some(&*stored[3]));
     assert_eq!(done.summary, [text("the gist")]);
     assert_eq!(done.rest.len(), 2);
@@ -195,8 +204,11 @@ fn a_round_whose_arguments_are_too_long_becomes_an_account_of_itself() {
         vec![said("event", vec![text("It ended.")])],
     ]
     .concat();
-    assert_eq!(shorten(Step::Bounded, &stored, None, 80_000), None);
-    let done = shorten(Step::Folded, &stored, None, 80_000).unwrap();
+    assert_eq!(
+        shorten(Step::Bounded, &stored, Untouched::default(), 80_000),
+        None
+    );
+    let done = shorten(Step::Folded, &stored, Untouched::default(), 80_000).unwrap();
     let ids: Vec<&str> = done.rest.iter().map(|message| message.id.as_str()).collect();
     assert_eq!(ids, ["one", "old/0/call", "old/0/result", "event"]);
     let lines: Vec<&str> = done.account.lines().collect();
@@ -221,6 +233,73 @@ fn a_round_whose_arguments_are_too_long_becomes_an_account_of_itself() {
         body: MessageBody::Assistant(Assistant::default()),
     });
     let answered = [stored, vec![answer]].concat();
-    let done = shorten(Step::Folded, &answered, None, 80_000).unwrap();
+    let done = shorten(Step::Folded, &answered, Untouched::default(), 80_000).unwrap();
     assert_eq!(done.account, "Tool results that were shortened: 1.");
+}
+
+#[test]
+fn all_that_was_before_becomes_an_account_of_what_came_last() {
+    let context = Arc::new(Message {
+        id: MessageId::new("context"),
+        body: MessageBody::User {
+            origin: UserOrigin::RequestContext { event_id: "c".into() },
+            parts: vec![text("rules")],
+        },
+    });
+    let summary = Arc::new(Message {
+        id: MessageId::new("summary"),
+        body: MessageBody::User {
+            origin: UserOrigin::Summary { event_id: "s".into() },
+            parts: vec![text(&"g".repeat(10_000))],
+        },
+    });
+    let answer = Arc::new(Message {
+        id: MessageId::new("answer"),
+        body: MessageBody::Assistant(Assistant {
+            text: "It is done.".into(),
+            ..Assistant::default()
+        }),
+    });
+    let stored = [
+        vec![
+            context.clone(),
+            summary,
+            said("self", vec![text("You are a subagent.")]),
+        ],
+        (0..20)
+            .map(|at| said(&format!("m{at}"), vec![text(&"x".repeat(300))]))
+            .collect(),
+        pair("r", 0, 1, "{\"a\":1}", vec![text("seen"), picture()]).to_vec(),
+        vec![answer, said("own", vec![text("And now?")])],
+    ]
+    .concat();
+    let own = MessageId::new("own");
+    let standing: [Arc<str>; 1] = ["self".into()];
+    let untouched = Untouched {
+        message: Some(&own),
+        standing: &standing,
+    };
+    let done = shorten(Step::Account, &stored, untouched, 4_000).unwrap();
+    let ids: Vec<&str> = done.rest.iter().map(|message| message.id.as_str()).collect();
+    assert_eq!(ids, ["self", "own"]);
+    assert_eq!(done.context.as_ref(), Some(&*context));
+    let [Part::Text(summary)] = &done.summary[..] else {
+        panic!("{:?}", done.summary);
+    };
+    assert!(summary.starts_with("ggg") && summary.chars().count() < 4_100);
+    let lines: Vec<&str> = done.account.lines().collect();
+    assert_eq!(
+        lines,
+        [
+            "What was said and done last, after 19 steps that are left out:",
+            &format!("- To you: {}", "x".repeat(300)),
+            "- Look {\"a\":1}",
+            "  Its result: seen",
+            "[Pictures (1) were left out here: this was too long for the model.]",
+            "- You: It is done.",
+        ]
+    );
+    // Nothing is left that another account could take the place of.
+    let left: Vec<_> = done.rest.into_iter().map(Arc::new).collect();
+    assert_eq!(shorten(Step::Account, &left, untouched, 4_000), None);
 }
