@@ -307,8 +307,83 @@ async fn a_plan_and_what_else_was_derived_are_the_same_after_a_restart_and_after
     }
 }
 
+/// What was listed and planned in a round that was stopped is told to the model as done; the state says the same.
 #[tokio::test]
-async fn the_steps_of_a_subagent_are_the_same_after_a_restart() {
+async fn what_a_stopped_round_listed_and_planned_is_kept_as_its_results_are() {
+    const PLAN: &str = "# Plan";
+    let todo = |merge: bool, id: &str| {
+        json!({"merge": merge, "todos": [{"id": id, "content": id, "status": "pending"}]}).to_string()
+    };
+    for database in [None, Some(Database::Kept), Some(Database::Lost)] {
+        let mut bench = Bench::new().await;
+        bench.file("a.txt", "one\n");
+        let create = json!({"name": "N", "overview": "O", "plan": PLAN, "todos": []}).to_string();
+        bench.chat.reply_calls([
+            ("c1", "TodoWrite", todo(false, "t").as_str()),
+            ("c2", "CreatePlan", create.as_str()),
+            ("c3", "Read", r#"{"path":"a.txt"}"#),
+        ]);
+        bench.cursor.hooks.exec = Box::new(|exec| match exec.message {
+            Some(exec_server_message::Message::ReadArgs(_)) => ExecAnswer::Hold,
+            _ => ExecAnswer::Run,
+        });
+        let message = UserMessage {
+            text: "Plan it.".to_owned(),
+            mode: AgentMode::Plan.into(),
+            ..Default::default()
+        };
+        let mut turn = bench.cursor.start_message(message).await;
+        turn.until_held(1).await;
+        let is_there = |report: &TurnReport| {
+            let completed = report.calls.iter().filter(|call| call.completed.is_some());
+            completed.count() == 2 && report.checkpoints.len() == 2
+        };
+        while !is_there(turn.report()) {
+            turn.next().await.unwrap();
+        }
+        turn.close();
+        bench.cursor.hooks.exec = Box::new(|_| ExecAnswer::Run);
+        let mut bench = bench.maybe_restart(database).await;
+        bench
+            .chat
+            .reply_calls([("c4", "TodoWrite", todo(true, "u").as_str())]);
+        bench.chat.reply_text("Good.");
+        let report = plan(&mut bench, "m2", "Go on.").await;
+        let listed = |state: &ConversationStateStructure| -> Vec<String> {
+            let blob = |id: &Bytes| bench.cursor.blobs().get(id).unwrap().clone();
+            let items = state.todos.iter().map(|id| TodoItem::decode(blob(id)).unwrap());
+            items.map(|item| item.content).collect()
+        };
+        let planned = |state: &ConversationStateStructure| {
+            let blob = |id: &Bytes| bench.cursor.blobs().get(id).unwrap().clone();
+            let plan = state.plan.as_ref().map(|id| ConversationPlan::decode(blob(id)));
+            plan.map(|plan| plan.unwrap().plan)
+        };
+        let (first, last) = (&report.checkpoints[0], &bench.cursor.state());
+        let body = String::from_utf8(bench.bodies().pop().unwrap().to_vec()).unwrap();
+        if database == Some(Database::Lost) {
+            // Nobody knows any more what came of the calls, and the model is told so.
+            assert_eq!((listed(first), planned(first)), (Vec::new(), None));
+            assert_eq!((listed(last), planned(last)), (vec!["u".to_owned()], None));
+            assert!(!body.contains("[pending] t"), "{body}");
+        } else {
+            let plan = Some(PLAN.to_owned());
+            assert_eq!(
+                (listed(first), planned(first)),
+                (vec!["t".to_owned()], plan.clone())
+            );
+            assert_eq!(
+                (listed(last), planned(last)),
+                (vec!["t".to_owned(), "u".to_owned()], plan)
+            );
+            assert!(body.contains("[pending] t: t\\n- [pending] u: u"), "{body}");
+        }
+        bench.assert_clean();
+    }
+}
+
+#[tokio::test]
+async fn the_steps_of_a_subagent_are_the_same_after_a_restart_and_after_an_edit() {
     for database in [Database::Kept, Database::Lost] {
         let mut bench = Bench::new().await;
         bench.cursor.hooks.request = Box::new(|request| {
@@ -331,10 +406,19 @@ async fn the_steps_of_a_subagent_are_the_same_after_a_restart() {
         assert_eq!(state.communicate_update_history.len(), 1);
         assert_eq!(state.communicate_update_final_summary.as_deref(), Some("read it"));
         let mut bench = bench.restart(database).await;
-        bench.chat.reply_text("Yes.");
-        let next = bench.cursor.send("Sure?").await.success();
-        for checkpoint in &next.checkpoints {
-            assert_eq!(derived(checkpoint), derived(&state));
+        let message = |text: &str| UserMessage {
+            text: text.to_owned(),
+            message_id: "m2".to_owned(),
+            ..Default::default()
+        };
+        for said in ["Sure?", "Really?"] {
+            bench.chat.allow_reset();
+            bench.chat.reply_text("Yes.");
+            bench.cursor.cut_back_to = Some(state.clone());
+            let next = bench.cursor.start_message(message(said)).await.finish().await;
+            for checkpoint in &next.success().checkpoints {
+                assert_eq!(derived(checkpoint), derived(&state));
+            }
         }
         bench.assert_clean();
     }

@@ -5,7 +5,8 @@
 
 use crate::cursor::proto::agent::{ConversationStep, TodoItem, ToolCall, conversation_step};
 use crate::cursor::request::Mode;
-use crate::cursor::tools::{DerivedFact, ProgressUpdate, derived_facts};
+use crate::cursor::tools::{DerivedFact, ProgressUpdate, derived_facts, fact_of_arguments};
+use crate::model;
 
 /// What a number of completed calls, in their order, change in the state.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -35,6 +36,14 @@ impl DerivedState {
     /// Takes the next completed call.
     pub fn complete(&mut self, card: &ToolCall) {
         for fact in card.tool.iter().flat_map(derived_facts) {
+            self.note(fact);
+        }
+    }
+
+    /// Takes the next call that went well and whose card is gone. `todos` is the list before all of these calls.
+    pub fn complete_without_card(&mut self, call: &model::ToolCall, todos: &[TodoItem]) {
+        let fact = fact_of_arguments(call, self.todos.as_deref().unwrap_or(todos));
+        if let Some(fact) = fact {
             self.note(fact);
         }
     }

@@ -110,6 +110,7 @@ pub(super) async fn cut_back_to(
     state.todos.clear();
     state.plan = None;
     state.read_paths.clear();
+    state.progress = Default::default();
     state.token_details = None;
     state.cairn_size = None;
     Ok(Some(DerivedState::of_steps(

@@ -31,13 +31,14 @@ use crate::cursor::projection::{DecodedRoot, ProjectionError, decode_pending, de
 use crate::cursor::prompting::{LeftOutTool, McpDirectory, Profile, PromptNote, compile_prompt};
 use crate::cursor::proto::agent::{
     AgentConversationTurnStructure, AgentRunRequest, BackgroundTaskCompletionAction, RequestContext,
-    UserMessage, conversation_action,
+    TodoItem, UserMessage, conversation_action,
 };
 use crate::cursor::tools::{McpTool, SubagentScope, ToolRuntimeConfig};
 use crate::model::{
     CallId, ConversationId, Delegation, Message, ModelSpec, ParentCall, PendingAssistant, PreparedRun,
     PromptBasis, RevisionId, RunAction, RunFailure, RunId, RunKind, SubagentKind, project,
 };
+use crate::store::{Store, StoreError};
 
 /// What a request became.
 #[derive(Debug)]
@@ -263,6 +264,14 @@ pub async fn prepare(
         _ => TurnStart::Continued(last_turn(&state, blobs).await?),
     };
     let woken = matches!(action, ActionKind::Wake(_));
+    let mut todos = match &derived.todos {
+        Some(todos) => todos.clone(),
+        None => fetch_messages(blobs, &state.todos, "todos").await?,
+    };
+    if let Some(pending) = pending.as_ref().filter(|_| !matches!(action, ActionKind::Resume)) {
+        derived = left_behind(store, &conversation, pending, &todos).await?;
+        todos = derived.todos.clone().unwrap_or(todos);
+    }
     let action = match action {
         ActionKind::Start | ActionKind::Wake(_) => RunAction::Start {
             interrupted: pending,
@@ -270,10 +279,6 @@ pub async fn prepare(
         },
         ActionKind::Resume => RunAction::Resume { pending },
         ActionKind::Compact => RunAction::Compact { interrupted: pending },
-    };
-    let todos = match &derived.todos {
-        Some(todos) => todos.clone(),
-        None => fetch_messages(blobs, &state.todos, "todos").await?,
     };
     let wire_mode = mode.to_wire().into();
     let mut frontier = Frontier::new(
@@ -496,6 +501,27 @@ async fn left_off(
             interrupted: None,
         }),
     })
+}
+
+/// What the calls of a round that was left leave beside the history: their results that are stored enter it with this
+/// run, and their cards are gone.
+async fn left_behind(
+    store: &Store,
+    conversation: &ConversationId,
+    pending: &PendingAssistant,
+    todos: &[TodoItem],
+) -> Result<DerivedState, StoreError> {
+    let mut derived = DerivedState::default();
+    let Some(round) = &pending.round else {
+        return Ok(derived);
+    };
+    for result in store.round_results(conversation, round).await? {
+        let call = pending.calls.iter().find(|call| call.id == result.call);
+        if let Some(call) = call.filter(|_| !result.is_error) {
+            derived.complete_without_card(call, todos);
+        }
+    }
+    Ok(derived)
 }
 
 /// The messages that this turn adds: what a subagent is told of itself, once; the request context if it changed; then

@@ -35,7 +35,7 @@ pub use error::ToolProtocolError;
 pub use offer::McpTool;
 pub use progress::{PROGRESS_TOOL, ProgressUpdate};
 pub use registry::{argument_names, known_tools};
-pub use result::{DerivedFact, derived_facts, read_page};
+pub use result::{DerivedFact, derived_facts, fact_of_arguments, read_page};
 pub use runtime::{CommittedTool, Effect, ToolRuntime, ToolRuntimeConfig};
 pub use task::{DefinedSubagent, SubagentScope, TASK_TOOL, background_delegation};
 pub use todos::{TodoWriteArguments, apply_todos, parse_todo_write};

@@ -1,14 +1,20 @@
 //! State beside the history that follows from a completed call, read from its card alone: the same card gives the same
-//! facts while the run goes on and when the steps of a turn are read again.
+//! facts while the run goes on and when the steps of a turn are read again. Of a call whose card is gone, it is read from
+//! the arguments.
 //!
 //! Must never know: which run completed the call, or where the state is kept.
 
+use super::super::arguments::{Arguments, Reader};
+use super::super::asked::Asked;
+use super::super::registry::entry;
+use super::super::todos::apply_todos;
 use crate::cursor::proto::agent::{
     TodoItem, communicate_update_result, create_plan_result, read_tool_result, switch_mode_result,
     tool_call::Tool, update_todos_result,
 };
 use crate::cursor::request::Mode;
 use crate::cursor::tools::ProgressUpdate;
+use crate::model::ToolCall;
 
 /// State beside the history that follows from a call.
 #[derive(Clone, PartialEq, Debug)]
@@ -82,5 +88,19 @@ pub fn derived_facts(card: &Tool) -> Vec<DerivedFact> {
             }
         }
         _ => Vec::new(),
+    }
+}
+
+/// What follows from the arguments of a call that went well: the to-do list after the list before it, or the plan.
+pub fn fact_of_arguments(call: &ToolCall, todos: &[TodoItem]) -> Option<DerivedFact> {
+    let tool = entry(&call.name)?;
+    // A call whose arguments do not fit cannot have gone well.
+    let mut reader = Reader::open(&call.arguments).ok()?;
+    let arguments = (tool.read)(&mut reader);
+    reader.close().ok()?;
+    match arguments {
+        Arguments::TodoWrite(call) => Some(DerivedFact::Todos(apply_todos(todos, &call))),
+        Arguments::Asked(Asked::Plan(args)) => Some(DerivedFact::Plan(args.plan)),
+        _ => None,
     }
 }

@@ -9,7 +9,7 @@ pub(super) mod local;
 mod page;
 pub(super) mod thrown;
 
-pub use fact::{DerivedFact, derived_facts};
+pub use fact::{DerivedFact, derived_facts, fact_of_arguments};
 pub use page::read_page;
 
 use super::mcp::McpTable;
