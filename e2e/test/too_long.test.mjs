@@ -54,4 +54,32 @@ for (const api of every) {
     assert.equal((await scene.client.turn("Sure?")).text, "sure");
     assert.deepEqual(scene.endpoint.resets, [2]);
   });
+
+  scenario(`${api.name}: a conversation that is far too long for its model goes on from what the model can hold`, {
+    api,
+    model: { context_window: 16_384 },
+    files: { "a.txt": "0123456789 line\n".repeat(150) },
+  }, async (scene) => {
+    for (const turn of [0, 1, 2]) {
+      const calls = Array.from({ length: 8 }, (_, round) => say({ calls: [{ id: `call_${turn}_${round}`, name: "Read", arguments: { path: scene.path("a.txt") } }] }));
+      scene.endpoint.script(...calls, thought(`turn ${turn}`));
+      const run = await scene.client.turn(`Read it eight times, ${turn}.`);
+      assert.equal(run.text, `turn ${turn}`, run.error);
+    }
+    // The instructions, the tools and the context, and a fifth of what the conversation holds by now.
+    const room = scene.endpoint.requests[0].text.length + 12_000;
+    let gists = 0;
+    scene.endpoint.otherwise(() => {
+      if (scene.endpoint.requests.at(-1).text.length > room) return status(400, REFUSED);
+      return thought(scene.userTexts().at(-1).startsWith("<compaction>") ? `gist ${(gists += 1)}` : "still here");
+    });
+    const run = await scene.client.turn("Are you there?");
+    assert.equal(run.text, "still here", run.error);
+    assert.match(scene.userTexts().at(-1), /Are you there\?/);
+    assert.match(scene.userTexts().at(1), /^<conversation_summary>.*gist \d/s);
+    const { length } = scene.endpoint.requests;
+    await scene.restart({ emptyData: true });
+    assert.equal((await scene.client.turn("Sure?")).text, "still here");
+    assert.equal(scene.endpoint.requests.length, length + 1, "the next turn needs one request");
+  });
 }

@@ -330,7 +330,10 @@ async fn a_request_that_was_refused_for_its_counting_is_on_record_and_warned_of_
         assert_eq!(pair[1]["shared_items"], pair[0]["items"]);
     }
     let log = std::fs::read_to_string(log_of(folder.path())).unwrap();
-    let warnings: Vec<&str> = log.lines().filter(|line| line.contains(" WARN ")).collect();
+    let warnings: Vec<&str> = log
+        .lines()
+        .filter(|line| line.contains(" WARN ") && line.contains("stream_options"))
+        .collect();
     let [warning] = warnings[..] else {
         panic!("{warnings:?}")
     };

@@ -130,6 +130,7 @@ pub fn prepared(conversation: &ConversationId, run: &str, base: &RevisionId) -> 
         compaction: None,
         base: base.clone(),
         action: RunAction::Resume { pending: None },
+        woken: false,
     }
 }
 
