@@ -31,26 +31,33 @@ enum Command {
     ///
     /// Without a configuration file, the environment describes one model: CAIRN_API, CAIRN_BASE_URL, CAIRN_MODEL and
     /// CAIRN_API_KEY. `CAIRN_API=scripted CAIRN_MODEL=scripted cairn serve` needs no endpoint.
-    Serve(ConfigFlags),
+    Serve(ServeFlags),
     /// Print the key that clients present as their API key, making it if there is none.
-    Key(ConfigFlags),
+    Key(DataFlags),
     /// Show how much of each request of a conversation repeats the one before, also while the server runs.
     Prefix(PrefixArgs),
     /// Play two agent turns against the offline model: no key, no network.
     Demo,
 }
 
+/// What says where the data are.
 #[derive(Args)]
-struct ConfigFlags {
+struct DataFlags {
     /// The configuration file [env: CAIRN_CONFIG]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Address and port to listen on; port 0 picks a free one [env: CAIRN_LISTEN] [default: 127.0.0.1:7437]
-    #[arg(long, value_name = "ADDR")]
-    listen: Option<String>,
     /// Where the database and the client key live [env: CAIRN_DATA_DIR] [default: the user's data folder]
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
+}
+
+#[derive(Args)]
+struct ServeFlags {
+    #[command(flatten)]
+    data: DataFlags,
+    /// Address and port to listen on; port 0 picks a free one [env: CAIRN_LISTEN] [default: 127.0.0.1:7437]
+    #[arg(long, value_name = "ADDR")]
+    listen: Option<String>,
 }
 
 #[derive(Args)]
@@ -61,20 +68,24 @@ struct PrefixArgs {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    flags: ConfigFlags,
+    data: DataFlags,
 }
 
-impl From<ConfigFlags> for Flags {
-    fn from(flags: ConfigFlags) -> Self {
-        let ConfigFlags {
-            config,
-            listen,
-            data_dir,
-        } = flags;
+impl From<DataFlags> for Flags {
+    fn from(DataFlags { config, data_dir }: DataFlags) -> Self {
         Self {
             config,
-            listen,
             data_dir,
+            listen: None,
+        }
+    }
+}
+
+impl From<ServeFlags> for Flags {
+    fn from(ServeFlags { data, listen }: ServeFlags) -> Self {
+        Self {
+            listen,
+            ..data.into()
         }
     }
 }
@@ -120,7 +131,7 @@ fn print_key(flags: &Flags) -> Outcome {
 #[tokio::main]
 async fn prefix(arguments: PrefixArgs) -> Outcome {
     let conversation = ConversationId::new(arguments.conversation);
-    let data_dir = config::data_dir(&arguments.flags.into(), &environment)?;
+    let data_dir = config::data_dir(&arguments.data.into(), &environment)?;
     let calls = prefix_report::read(&data_dir, &conversation).await?;
     let mut out = io::stdout();
     match arguments.json {

@@ -44,34 +44,39 @@ enum Task {
 #[derive(Args)]
 struct Run {
     /// The API that the host speaks: openai-chat, openai-responses or anthropic.
-    #[arg(long)]
+    #[arg(long, value_name = "API")]
     api: Api,
     /// Least share of the previous request that each request has to keep, 0 to 1.
-    #[arg(long, default_value_t = MIN_CONTINUITY)]
+    #[arg(long, value_name = "FRACTION", default_value_t = MIN_CONTINUITY)]
     min_continuity: f64,
     /// Which measurement decides.
-    #[arg(long, value_enum, default_value = "provider-prefix")]
+    #[arg(
+        long,
+        value_name = "MEASUREMENT",
+        value_enum,
+        default_value = "provider-prefix"
+    )]
     assert_on: AssertOnOption,
-    /// How many request pairs break; more fail, and fewer fail too.
-    #[arg(long, default_value_t = 0)]
+    /// How many request pairs have to break; more fail, and fewer fail too.
+    #[arg(long, value_name = "COUNT", default_value_t = 0)]
     allowed_resets: usize,
     /// The input of a turn; give it twice.
-    #[arg(long)]
+    #[arg(long, value_name = "TEXT")]
     input: Vec<String>,
     /// A skill as NAME=FILE with its body; give it twice.
     #[arg(long, value_name = "NAME=FILE")]
     skill: Vec<String>,
     /// The host's tool that loads a skill.
-    #[arg(long, default_value = "load_skill")]
+    #[arg(long, value_name = "NAME", default_value = "load_skill")]
     skill_tool: String,
     /// The arguments that it is called with, as JSON; {name} and {path} stand for the skill's name and file.
-    #[arg(long, default_value = r#"{"name":"{name}"}"#)]
+    #[arg(long, value_name = "JSON", default_value = r#"{"name":"{name}"}"#)]
     skill_arguments: String,
     /// Start the command once and let it run both turns.
     #[arg(long)]
     once: bool,
     /// Seconds that a turn may take.
-    #[arg(long, default_value_t = 120)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 120)]
     turn_timeout: u64,
     /// Print JSON instead of a table.
     #[arg(long)]
@@ -90,13 +95,13 @@ enum AssertOnOption {
 #[derive(Args)]
 struct Record {
     /// The endpoint, up to where the host's paths begin.
-    #[arg(long)]
+    #[arg(long, value_name = "URL")]
     upstream: String,
     /// The recording; it must not exist yet.
-    #[arg(long)]
+    #[arg(long, value_name = "FILE")]
     out: PathBuf,
     /// Where to listen; port 0 takes a free one.
-    #[arg(long, default_value = "127.0.0.1:0")]
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0")]
     listen: String,
 }
 
@@ -111,13 +116,13 @@ struct ReportOptions {
     #[arg(long)]
     json: bool,
     /// Write it to a file instead of standard output.
-    #[arg(long)]
+    #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// The share below which a call counts as a break, 0 to 1.
-    #[arg(long, default_value_t = MIN_CONTINUITY)]
+    #[arg(long, value_name = "FRACTION", default_value_t = MIN_CONTINUITY)]
     min_continuity: f64,
     /// End with 1 unless exactly this many calls broke.
-    #[arg(long)]
+    #[arg(long, value_name = "COUNT")]
     expect_resets: Option<usize>,
 }
 
@@ -279,15 +284,11 @@ fn outcome_table(outcome: &Outcome, limits: &Limits) -> String {
     let mut out = table(&rows);
     for pair in &outcome.pairs {
         if let Some(boundary) = &pair.asserted(limits.assert_on).boundary {
-            let difference = &boundary.difference;
             out.push_str(&format!(
-                "\n{} → {}: {boundary}\n  same  …{}\n  was   {}\n  is    {}\n  then  {}…\n",
+                "\n{} → {}: {boundary}\n{}",
                 pair.request - 1,
                 pair.request,
-                difference.common,
-                difference.previous,
-                difference.later,
-                difference.then
+                boundary.difference
             ));
         }
     }

@@ -94,6 +94,22 @@ pub struct Difference {
     pub then: String,
 }
 
+impl fmt::Display for Difference {
+    /// Indented lines for a terminal, each with its end.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = |text: &str| if text.is_empty() { "(nothing)" } else { text }.to_owned();
+        if !self.common.is_empty() {
+            writeln!(f, "  same  …{}", self.common)?;
+        }
+        writeln!(f, "  was   {}", shown(&self.previous))?;
+        writeln!(f, "  is    {}", shown(&self.later))?;
+        if !self.then.is_empty() {
+            writeln!(f, "  then  {}…", self.then)?;
+        }
+        Ok(())
+    }
+}
+
 impl Measure {
     /// The shared part as a fraction of the earlier request's prefix, 0 to 1. A prefix of no bytes is kept whole.
     pub fn continuity(&self) -> f64 {

@@ -138,6 +138,17 @@ fn what_was_added_or_removed_is_named() {
         (boundary.to_string().as_str(), boundary.message),
         ("message 1 (user) is gone", Some(1))
     );
+    let lines: Vec<String> = boundary
+        .difference
+        .to_string()
+        .lines()
+        .map(str::to_owned)
+        .collect();
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    assert!(
+        lines[0].starts_with("  was   {") && lines[1] == "  is    (nothing)",
+        "{lines:?}"
+    );
 }
 
 #[test]

@@ -147,8 +147,8 @@ fn the_page_begins_with_which_call_changed_what_and_at_what_cost() {
         "<li class=\"event broke\">",
         "<a href=\"#call-3\">Call 3</a> · turn 2",
         "<h3>Message 0 (system) changed</h3>",
-        "<p>0.6% of call 2 was kept. Not kept: ≈ 1\u{202f}047 tokens.",
-        "Read again by cache rule: ≈ 1\u{202f}054 (OpenAI before 5.6)",
+        "<p>0.6% of call 2 was kept. Not kept: ≈\u{a0}1\u{202f}047 tokens.",
+        "Read again by cache rule: ≈\u{a0}1\u{202f}054 (OpenAI before 5.6)",
         "<del>s</del>",
         "<ins>t</ins>",
     ] {
@@ -192,7 +192,8 @@ fn two_conversations_in_one_lane_break_each_other_and_are_recognised() {
         .map(|call| call.kept.as_ref()?.continues)
         .collect();
     assert_eq!(continues, [None, None, Some(1), Some(2), Some(3), Some(4)]);
-    let sentence = "It keeps all of call 3 instead: two conversations with this model are in one recording";
+    let sentence = "It keeps all of call 3 instead: what had changed since was changed back, or two conversations with this \
+                    model are in one recording (record those apart).";
     assert!(report.text().contains(sentence) && report.html().contains(sentence));
     // A change behind an earlier call's end is the same conversation, although it keeps all of that call.
     let report = report_of(&conversation("tool", "found something else"));

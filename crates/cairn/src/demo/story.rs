@@ -141,8 +141,9 @@ node ask.mjs
         r#"import { Agent } from "@cursor/sdk";
 const agent = await Agent.create({ apiKey: process.env.CURSOR_API_KEY, model: { id: "scripted" }, local: { cwd: process.cwd() } });
 const run = await agent.send("read ask.mjs");
-for await (const event of run.stream()) console.log(JSON.stringify(event));
+for await (const event of run.stream()) if (event.type === "tool_call") console.log(event.name, event.status);
 console.log((await run.wait()).result);
+console.log("see also: cairn prefix", agent.agentId);
 await agent[Symbol.asyncDispose]();"#,
     )?;
     Ok(())

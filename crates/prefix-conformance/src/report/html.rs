@@ -53,7 +53,7 @@ pub(super) fn page(report: &Report) -> String {
     );
     card(
         &mut out,
-        &format!("≈ {}", grouped(report.lost_tokens)),
+        &format!("≈\u{a0}{}", grouped(report.lost_tokens)),
         "tokens sent before and not kept (estimate)",
         breaks > 0,
     );
@@ -102,7 +102,7 @@ fn what_changed(out: &mut String, report: &Report) {
         let _ = write!(
             out,
             "<li class=\"{class}\"><p class=\"soft\"><a href=\"#call-{0}\">Call {0}</a>{turn}{lane}</p><h3>{1}</h3>\
-             <p>{2} of call {3} was kept. Not kept: ≈ {4} tokens.{5} {6}</p>",
+             <p>{2} of call {3} was kept. Not kept: ≈\u{a0}{4} tokens.{5} {6}</p>",
             event.call.call,
             escape(&capitalised(&event.boundary.to_string())),
             percent(event.kept.continuity),
@@ -131,7 +131,7 @@ fn read_again(lane: &LaneReport, call: &CallReport) -> String {
         .caches
         .iter()
         .filter(|served| rules_of(lane.lane.api).contains(&served.rule))
-        .map(|served| format!("≈ {} ({})", grouped(served.read_again), served.rule.title()))
+        .map(|served| format!("≈\u{a0}{} ({})", grouped(served.read_again), served.rule.title()))
         .collect();
     format!("Read again by cache rule: {}.", costs.join(", "))
 }
@@ -198,11 +198,13 @@ fn call_row(out: &mut String, call: &CallReport, longest: usize) {
         None => "–".to_owned(),
     };
     let tokens = call.content.as_ref().map_or("–".to_owned(), |content| {
-        format!("≈ {}", grouped(content.estimated_tokens))
+        format!("≈\u{a0}{}", grouped(content.estimated_tokens))
     });
     let lost_tokens = kept
         .filter(|kept| kept.lost_tokens > 0)
-        .map_or(String::new(), |kept| format!("≈ {}", grouped(kept.lost_tokens)));
+        .map_or(String::new(), |kept| {
+            format!("≈\u{a0}{}", grouped(kept.lost_tokens))
+        });
     let _ = write!(
         out,
         "<details class=\"{class}\" id=\"call-{0}\"><summary class=\"row\"><span class=\"id\">{0}</span>\
@@ -227,7 +229,7 @@ fn call_row(out: &mut String, call: &CallReport, longest: usize) {
                 Some(boundary) => {
                     let _ = write!(
                         out,
-                        "<p><b>{}.</b> Of call {}, {} was kept; ≈ {} tokens were not.{}</p>",
+                        "<p><b>{}.</b> Of call {}, {} was kept; ≈\u{a0}{} tokens were not.{}</p>",
                         escape(&capitalised(&boundary.to_string())),
                         kept.previous,
                         percent(kept.continuity),
@@ -240,7 +242,7 @@ fn call_row(out: &mut String, call: &CallReport, longest: usize) {
                 None => {
                     let _ = write!(
                         out,
-                        "<p>All of call {} was kept; ≈ {} tokens are new.</p>",
+                        "<p>All of call {} was kept; ≈\u{a0}{} tokens are new.</p>",
                         kept.previous,
                         grouped(estimate_tokens(sent - shared.min(sent)))
                     );

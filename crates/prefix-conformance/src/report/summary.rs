@@ -119,7 +119,8 @@ pub(super) fn events(report: &Report, most: usize) -> (Vec<Event<'_>>, usize) {
 pub(super) fn continues(kept: &Kept) -> String {
     kept.continues.map_or_else(String::new, |call| {
         format!(
-            "It keeps all of call {call} instead: two conversations with this model are in one recording; record them apart."
+            "It keeps all of call {call} instead: what had changed since was changed back, or two conversations with this \
+             model are in one recording (record those apart)."
         )
     })
 }

@@ -121,13 +121,7 @@ fn explain(out: &mut String, call: &CallReport) {
         if !continued.is_empty() {
             let _ = writeln!(out, "  {continued}");
         }
-        let difference = &boundary.difference;
-        let _ = writeln!(out, "  same  …{}", difference.common);
-        let _ = writeln!(out, "  was   {}", shown(&difference.previous));
-        let _ = writeln!(out, "  is    {}", shown(&difference.later));
-        if !difference.then.is_empty() {
-            let _ = writeln!(out, "  then  {}…", difference.then);
-        }
+        let _ = write!(out, "{}", boundary.difference);
     }
     if !kept.changed_parameters.is_empty() {
         let _ = writeln!(
@@ -138,10 +132,6 @@ fn explain(out: &mut String, call: &CallReport) {
             kept.changed_parameters.join(", ")
         );
     }
-}
-
-fn shown(text: &str) -> &str {
-    if text.is_empty() { "(nothing)" } else { text }
 }
 
 /// A percentage with one decimal; a dash of nothing.
