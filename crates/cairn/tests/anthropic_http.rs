@@ -116,7 +116,7 @@ async fn thinking_between_calls_goes_back_unchanged_and_in_place() {
     let endpoint = StrictAnthropic::start().await;
     let provider = provider_with(&endpoint, "thinking_mode = 'adaptive'\nthink_by_default = true");
     let mut history = vec![user("go")];
-    let answers: [&[Said<'_>]; 4] = [
+    let answers: [&[Said<'_>]; 5] = [
         &[
             Said::Thinking("first", "czE="),
             Said::Redacted("RW5j"),
@@ -129,6 +129,12 @@ async fn thinking_between_calls_goes_back_unchanged_and_in_place() {
         ],
         &[Said::Call("toolu_3", "Read", "{}"), Said::Text("after the call")],
         &[Said::Thinking("nothing to say", "czM=")],
+        &[
+            Said::Text("Before."),
+            Said::Thinking("that was all", "czQ="),
+            Said::Text("\n"),
+            Said::Redacted("RW5k"),
+        ],
         &[Said::Text("Done.")],
     ];
     for (number, blocks) in answers.into_iter().enumerate() {
@@ -424,6 +430,32 @@ fn what_is_asked_of_the_model_is_sent_or_refused() {
         parameters("", asks(None, Some(ReasoningEffort::None))).unwrap(),
         json!({"thinking": {"type": "disabled"}})
     );
+    let off = |options, effort| parameters(options, asks(Some(false), effort));
+    assert_eq!(
+        off("thinking_off = 'between_tools'", Some(High)).unwrap(),
+        json!({"thinking": {"type": "between_tools"}, "output_config": {"effort": "high"}})
+    );
+    assert_eq!(
+        parameters(
+            "thinking_off = 'between_tools'",
+            asks(None, Some(ReasoningEffort::None))
+        )
+        .unwrap(),
+        json!({"thinking": {"type": "between_tools"}})
+    );
+    assert_eq!(
+        parameters("thinking_off = 'none'", asks(None, Some(Low))).unwrap(),
+        json!({"thinking": adaptive, "output_config": {"effort": "low"}})
+    );
+    for (options, effort) in [
+        ("thinking_off = 'between_tools'", Some(XHigh)),
+        ("thinking_off = 'between_tools'", Some(Max)),
+        ("thinking_off = 'none'", None),
+        ("efforts = ['low', 'high']", Some(Medium)),
+    ] {
+        let refused = off(options, effort).unwrap_err();
+        assert_eq!(refused.fault, ProviderFault::Unsupported, "{options}");
+    }
     for (effort, word) in [
         (Low, "low"),
         (Medium, "medium"),
@@ -445,6 +477,10 @@ fn what_is_asked_of_the_model_is_sent_or_refused() {
     assert_eq!(
         parameters(budget, asks(Some(true), None)).unwrap(),
         json!({"thinking": {"type": "enabled", "budget_tokens": 2048}})
+    );
+    assert_eq!(
+        parameters(&format!("{budget}\nefforts = ['low']"), asks(None, Some(Low))).unwrap(),
+        json!({"thinking": {"type": "enabled", "budget_tokens": 2048}, "output_config": {"effort": "low"}})
     );
     assert_eq!(
         parameters(
@@ -496,6 +532,8 @@ fn a_bad_configuration_names_the_key() {
         ("thinking_mode = 'budget'\nthinking_budget_tokens = 1023", budget),
         ("thinking_mode = 'budget'\nthinking_budget_tokens = 8192", budget),
         ("thinking_mode = 'auto'", "options.thinking_mode"),
+        ("thinking_off = 'adaptive'", "options.thinking_off"),
+        ("efforts = []", "options.efforts"),
         ("auth = 'basic'", "options.auth"),
         ("cache_control = true", "options.cache_control"),
         ("cache_ttl = '2h'", "options.cache_ttl"),

@@ -25,6 +25,8 @@ mod support {
 mod blobs;
 #[path = "recovery/branches.rs"]
 mod branches;
+#[path = "recovery/characters.rs"]
+mod characters;
 #[path = "recovery/derived.rs"]
 mod derived;
 #[path = "recovery/interruptions.rs"]
@@ -33,6 +35,8 @@ mod interruptions;
 mod resumes;
 #[path = "recovery/shutdown.rs"]
 mod shutdown;
+#[path = "recovery/switches.rs"]
+mod switches;
 #[path = "recovery/thinking.rs"]
 mod thinking;
 

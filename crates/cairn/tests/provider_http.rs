@@ -585,7 +585,8 @@ fn an_items_bytes_do_not_depend_on_what_surrounds_it() {
         assert!(shorter.messages().eq(longest.messages().take(end + 1)));
         assert!(longest.body.starts_with(&shorter.body[..shorter.body.len() - 2]));
         let json: serde_json::Value = serde_json::from_slice(&shorter.body).unwrap();
-        assert_eq!(json["messages"].as_array().unwrap().len(), end + 1);
+        // Behind the system message; the last item is an answer that says nothing, and is no message.
+        assert_eq!(json["messages"].as_array().unwrap().len(), 1 + end.min(3));
     }
     let json: serde_json::Value = serde_json::from_slice(&longest.body).unwrap();
     assert_eq!(

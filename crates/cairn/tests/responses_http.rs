@@ -18,6 +18,8 @@ mod model_events;
 #[path = "support/provider_input.rs"]
 mod provider_input;
 
+use std::sync::Arc;
+
 use cairn::model::{
     HistoryItem, Latency, ModelSpec, Part, ProviderFailure, ProviderFault, ReasoningEffort, ReasoningSpec,
     ReplayState, RunOutcome,
@@ -252,7 +254,18 @@ async fn ids_go_back_where_the_endpoint_wants_them() {
 
 #[tokio::test]
 async fn refused_reasoning_is_left_out_once_and_for_all() {
-    for with_code in [true, false] {
+    for (code, text) in [
+        (
+            Some("invalid_encrypted_content"),
+            "The encrypted content for item gAA…= could not be verified.",
+        ),
+        (
+            None,
+            "The encrypted content for item gAA…= could not be verified. Reason: it could not be decrypted or parsed.",
+        ),
+        (None, "invalid_encrypted_content"),
+        (None, "input[1].encrypted_content is not valid"),
+    ] {
         let endpoint = StrictResponses::start().await;
         let provider = provider(&endpoint.base_url(), "");
         endpoint.reply(
@@ -264,7 +277,7 @@ async fn refused_reasoning_is_left_out_once_and_for_all() {
         let first = answer(provider.call(&request(history.clone()), invocation())).await;
         history.extend([item_of(&first), user("b")]);
         let before_reset = history.clone();
-        endpoint.revoke_reasoning(with_code);
+        endpoint.revoke_reasoning(code, text);
         endpoint.reply(Items::answer().message(None, "two"));
         let second = answer(provider.call(&request(history.clone()), invocation())).await;
         assert_eq!(second.text, "two");
@@ -304,6 +317,29 @@ async fn refused_reasoning_is_left_out_once_and_for_all() {
         assert_eq!(endpoint.requests().len(), 7);
         endpoint.assert_clean();
     }
+}
+
+/// An id that a gateway did not give is not made up, also where ids go back.
+#[test]
+fn reasoning_without_an_id_goes_back_without_one() {
+    let provider = provider("http://127.0.0.1:1/v1", "replay_item_ids = true");
+    let payload = r#"{"version":1,"items":[{"type":"reasoning","summary":[],"encrypted_content":"E"},{"type":"message","id":"msg_1","parts":[{"type":"output_text","bytes":3}]}]}"#;
+    let mut spoken = said("one");
+    spoken.replay = Some(ReplayState {
+        issuer: Arc::clone(provider.profile().issuer()),
+        payload: payload.into(),
+    });
+    let history = vec![user("a"), assistant(spoken, &[]), user("b")];
+    let encoded = encode(&request(history), provider.profile()).unwrap();
+    let items: Vec<Value> = encoded
+        .items()
+        .map(|item| serde_json::from_slice(item).unwrap())
+        .collect();
+    assert_eq!(
+        items[1],
+        json!({"type": "reasoning", "summary": [], "encrypted_content": "E"})
+    );
+    assert_eq!(items[2]["id"], "msg_1");
 }
 
 #[tokio::test]
@@ -399,6 +435,7 @@ fn what_is_asked_of_the_model_is_sent_or_refused() {
         ("", asks(Some(true), None)),
         ("", asks(Some(false), high)),
         ("effort_parameter = 'none'", asks(None, high)),
+        ("efforts = ['low', 'medium']", asks(None, high)),
     ] {
         assert_eq!(
             bare(options, model).unwrap_err().fault,

@@ -12,6 +12,7 @@
 mod support;
 
 use cairn::model::{HistoryItem, Part, RunAction, RunOutcome};
+use cairn::provider::ModelEvent;
 use cairn::store::RecordedOutcome;
 use support::fake_client::{Bench, prepared};
 use support::fake_provider::{FakeProvider, text, with_thinking, with_usage};
@@ -104,6 +105,35 @@ async fn an_empty_answer_ends_the_turn_with_a_notice_and_leaves_no_message(over:
     assert_eq!(bench.services.store.history(&head).await.unwrap().len(), 1);
 }
 
+/// Endpoints refuse a message that is nothing but thinking, and then every later request of the conversation.
+async fn an_answer_of_nothing_but_thinking_leaves_no_message(over: Over) {
+    for words in ["", "\n\n"] {
+        let bench = Bench::new().await;
+        let provider = FakeProvider::over(over).await;
+        let mut thought = with_thinking("hm", "fake", text(words));
+        if words.is_empty() {
+            let is_empty_block = |event: &ModelEvent| {
+                matches!(
+                    event,
+                    ModelEvent::TextStart | ModelEvent::TextDelta(_) | ModelEvent::TextEnd
+                )
+            };
+            thought.retain(|event| !is_empty_block(event));
+        }
+        provider.answer(thought);
+        let mut client = bench.start(&provider, bench.user_turn("run-1", None, "hi").await);
+        assert_eq!(client.finish(|_| unreachable!()).await, RunOutcome::Completed);
+        let notice = "notice The model ended its turn without an answer.".to_owned();
+        assert!(client.log.contains(&notice), "{:?}", client.log);
+        let head = client.settled.clone().unwrap();
+        assert_eq!(bench.services.store.history(&head).await.unwrap().len(), 1);
+        provider.answer(text("two"));
+        let mut next = bench.start(&provider, bench.user_turn("run-2", Some(&head), "again").await);
+        assert_eq!(next.finish(|_| unreachable!()).await, RunOutcome::Completed);
+        provider.assert_clean();
+    }
+}
+
 /// A model that is called with its own answer at the end refuses, or goes on with it.
 async fn what_is_answered_is_not_answered_again(over: Over) {
     let bench = Bench::new().await;
@@ -168,6 +198,7 @@ over_every_api! {
     a_text_turn_streams_commits_and_completes_in_this_order,
     the_next_turn_extends_what_the_model_saw,
     an_empty_answer_ends_the_turn_with_a_notice_and_leaves_no_message,
+    an_answer_of_nothing_but_thinking_leaves_no_message,
     what_is_answered_is_not_answered_again,
     the_index_of_a_model_call_is_durable_before_the_call_is_made,
 }

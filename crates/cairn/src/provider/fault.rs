@@ -284,7 +284,23 @@ fn fault_of_words(status: Option<u16>, words: &str) -> Option<ProviderFault> {
     if matches!(status, None | Some(400 | 413 | 422 | 500)) && says(&OVERFLOW) {
         return Some(ProviderFault::ContextLength);
     }
-    None
+    (status.is_none() && is_of_encrypted_reasoning(words)).then_some(ProviderFault::InvalidRequest)
+}
+
+/// Whether lower-case words say that encrypted reasoning cannot be read.
+pub(crate) fn is_of_encrypted_reasoning(words: &str) -> bool {
+    let words = words.replace('_', " ");
+    let says = |patterns: &[&str]| patterns.iter().any(|pattern| words.contains(pattern));
+    says(&["invalid encrypted content"])
+        || says(&["encrypted content"])
+            && says(&[
+                "verified",
+                "decrypted",
+                "parsed",
+                "is invalid",
+                "not valid",
+                "not issued",
+            ])
 }
 
 fn describe(fault: ProviderFault) -> &'static str {
@@ -476,6 +492,26 @@ mod tests {
             r#"{"message":"too many tokens, context window"}"#,
             ProviderFault::RateLimited,
         );
+    }
+
+    /// Some gateways accept every request and say what is wrong within the stream, with no code.
+    #[test]
+    fn reasoning_that_cannot_be_read_is_the_requests_fault_also_without_status_and_code() {
+        for (words, expected) in [
+            (
+                "Encrypted content could not be decrypted or parsed.",
+                ProviderFault::InvalidRequest,
+            ),
+            ("invalid_encrypted_content", ProviderFault::InvalidRequest),
+            (
+                "input[1].encrypted_content is not valid",
+                ProviderFault::InvalidRequest,
+            ),
+            ("The engine fell over.", ProviderFault::Unavailable),
+        ] {
+            let error = EndpointError::from_value(&serde_json::Value::from(words));
+            assert_eq!(classify(&error), expected, "{words}");
+        }
     }
 
     #[test]

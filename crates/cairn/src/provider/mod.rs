@@ -14,6 +14,7 @@ mod arguments;
 mod blocks;
 mod bodies;
 mod call;
+mod effort;
 mod endpoint;
 mod event;
 mod extra_body;

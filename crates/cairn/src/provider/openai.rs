@@ -12,8 +12,7 @@ use super::extra_body::ExtraBody;
 use super::json::Json;
 use super::sent;
 use crate::model::{
-    ConversationId, Image, ItemDigest, ItemKind, ModelRequest, ProviderFailure, ProviderFault,
-    ReasoningEffort, ToolDefinition,
+    ConversationId, Image, ItemDigest, ItemKind, ModelRequest, ProviderFailure, ProviderFault, ToolDefinition,
 };
 
 /// Longest name of a tool that the APIs take.
@@ -27,41 +26,9 @@ pub(crate) fn prompt_cache_key(conversation: &ConversationId) -> String {
     hex::encode(&hash.finalize()[..16])
 }
 
-/// The APIs' word for an effort.
-pub(crate) fn effort_word(effort: ReasoningEffort) -> &'static str {
-    match effort {
-        ReasoningEffort::None => "none",
-        ReasoningEffort::Minimal => "minimal",
-        ReasoningEffort::Low => "low",
-        ReasoningEffort::Medium => "medium",
-        ReasoningEffort::High => "high",
-        ReasoningEffort::XHigh => "xhigh",
-        ReasoningEffort::Max => "max",
-    }
-}
-
 /// A picture as the address that carries it whole.
 pub(crate) fn data_url(image: &Image) -> String {
     format!("data:{};base64,{}", image.mime_type, STANDARD.encode(&image.data))
-}
-
-/// Fails if an effort is asked for that the endpoint does not know, as far as `known` lists them.
-pub(crate) fn check_effort(
-    effort: ReasoningEffort,
-    known: Option<&[ReasoningEffort]>,
-    endpoint: &Endpoint,
-) -> Result<(), ProviderFailure> {
-    match known {
-        Some(known) if !known.contains(&effort) => {
-            let words: Vec<&str> = known.iter().map(|effort| effort_word(*effort)).collect();
-            let text = format!(
-                "this endpoint takes no effort but {}; choose one of them",
-                words.join(", ")
-            );
-            Err(endpoint.failure(ProviderFault::Unsupported, &text))
-        }
-        _ => Ok(()),
-    }
 }
 
 /// Writes what follows the API's own parameters in a body's head: the conversation's cache key if it is wanted, what the

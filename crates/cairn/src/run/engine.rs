@@ -342,8 +342,9 @@ impl<'a> Engine<'a> {
     async fn commit_answer(&mut self, index: u32, output: ModelOutput) -> Result<bool, Halt> {
         self.enter(RunState::Completing);
         let said = output.said;
-        if said.text.is_empty() && said.reasoning.is_none() && said.replay.is_none() {
-            // An empty message is refused by many endpoints and says nothing: the person is told, the history is not.
+        if said.text.trim().is_empty() {
+            // A message without a word says nothing, whatever was thought before it, and many endpoints refuse it in every
+            // later request: the person is told, the history is not.
             self.emit(ClientEvent::Notice(
                 "The model ended its turn without an answer.".into(),
             ))

@@ -8,7 +8,7 @@ use crate::support::fake_provider::{FakeProvider, calls, text};
 use crate::support::over_http::Over;
 
 /// What a broken call is, and what the person reads of it.
-const BROKEN: [(&str, &str, &str); 7] = [
+const BROKEN: [(&str, &str, &str); 8] = [
     (
         "alpha",
         "{\"path\": \"SECRET",
@@ -33,6 +33,12 @@ const BROKEN: [(&str, &str, &str); 7] = [
         "alpha",
         "SECRET",
         "no valid JSON: expected value at line 1 column 1",
+    ),
+    // Half a character is no text; a strict endpoint would refuse every later request that holds it.
+    (
+        "alpha",
+        "{\"path\": \"SECRET \\ud83d\"}",
+        "no valid JSON: half of a surrogate pair came without its other half",
     ),
     ("", "{\"n\":1}", "tool call 1 has no name"),
     ("", "", "tool call 1 has no name"),
@@ -88,7 +94,7 @@ pub async fn a_broken_call_fails_the_run_and_resuming_asks_the_same_again(over: 
 
 /// In every form in which an endpoint may leave the arguments out.
 pub async fn a_call_without_arguments_has_an_empty_object(over: Over) {
-    for arguments in [None, Some(""), Some(" "), Some("\n\t"), Some("{}")] {
+    for arguments in [None, Some(""), Some(" "), Some("\n\t"), Some("null"), Some("{}")] {
         let mut bench = Bench::new().await;
         let provider = FakeProvider::over(over).await;
         let mut events = calls("", &[("a", "beta", arguments.unwrap_or_default())]);

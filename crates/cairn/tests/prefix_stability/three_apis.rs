@@ -77,7 +77,7 @@ async fn reasoning_that_its_endpoint_refuses_is_a_declared_reset_and_then_still(
     let Endpoint::Responses(responses) = &rig.endpoint else {
         unreachable!()
     };
-    responses.revoke_reasoning(true);
+    responses.revoke_reasoning(Some("invalid_encrypted_content"), "it could not be verified");
     rig.turn("two", AgentMode::Agent, rule("RULE-A")).await;
     let mut rig = rig.restart(Database::Kept).await;
     rig.turn("three", AgentMode::Agent, rule("RULE-A")).await;

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::model_events::{Answer, call};
 use crate::provider_input::{assistant, chat_model, request_of, result, said, spec, user};
-use crate::{call_delta, chunks, decode, delta, fails, finish, provider, usage};
+use crate::{call_delta, chunks, decode, delta, fails, finish, provider, usage, whole};
 
 fn body(options: &str, model: ModelSpec, history: Vec<HistoryItem>) -> Result<Value, ProviderFailure> {
     let provider = provider(options);
@@ -280,6 +280,14 @@ fn counts_come_to_one_form_whatever_the_endpoint_counts_where() {
     let hits =
         json!({"prompt_cache_hit_tokens": 42036, "prompt_cache_miss_tokens": 4929, "completion_tokens": 1});
     assert_eq!(counted("", hits), usage(4929, Some(42036), None, 1, None));
+    // llama.cpp says it beside the counts, some builds only there.
+    let timed = chunks(&[
+        delta(json!({"content": "a"})),
+        json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}),
+        json!({"choices": [], "usage": {"prompt_tokens": 40, "completion_tokens": 2},
+            "timings": {"cache_n": 32, "prompt_n": 8, "predicted_n": 2}}),
+    ]);
+    assert_eq!(whole(&timed).usage, usage(8, Some(32), None, 2, None));
     let thought = json!({"prompt_tokens": 291, "completion_tokens": 26, "total_tokens": 513,
         "completion_tokens_details": {"reasoning_tokens": 196}});
     assert_eq!(

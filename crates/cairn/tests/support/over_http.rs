@@ -314,7 +314,8 @@ impl Writer {
             ModelEvent::ToolCallEnd { index } => {
                 self.number += 1;
                 let (id, name, arguments, _) = &self.calls[*index];
-                let input: Value = serde_json::from_str(arguments).unwrap_or(json!({}));
+                let input = serde_json::from_str(arguments).ok().filter(Value::is_object);
+                let input = input.unwrap_or(json!({}));
                 self.blocks
                     .push(json!({"type": "tool_use", "id": id, "name": name, "input": input}));
                 vec![stop]

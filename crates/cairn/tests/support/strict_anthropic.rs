@@ -1,8 +1,9 @@
 //! A strict fake Anthropic Messages endpoint on loopback: scripted answers out, every request checked.
 //!
 //! It is an oracle, not a mock: each request must obey the API's rules, must bring back every answer that this endpoint
-//! gave as it was given (thinking, signatures and order included), and must extend the earlier request of its conversation.
-//! It also keeps a prompt cache by the API's rules: a request that extends another must find that one's entry. A breach is
+//! gave as it was given (thinking, signatures and order included; of its own model only), and must extend the earlier request
+//! of its conversation to the same model.
+//! It also keeps a prompt cache by the API's rules: a request that extends the one before it must find that one's entry. A breach is
 //! answered with 400, as the real endpoint would, and recorded until [`StrictAnthropic::assert_clean`].
 //!
 //! Answers are built from [`Said`] blocks; faults with [`Reply`], as for the strict chat endpoint.
@@ -16,7 +17,7 @@
     reason = "shared test support; not every test file uses all of it"
 )]
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use serde_json::{Value, json};
@@ -29,6 +30,8 @@ use super::strict_chat::endpoint::{Breach, RecordedRequest, Reply, Rules, Strict
 pub enum Said<'a> {
     /// Words and signature.
     Thinking(&'a str, &'a str),
+    /// Words of an endpoint that signs nothing.
+    Unsigned(&'a str),
     Redacted(&'a str),
     Text(&'a str),
     /// Id, name, argument text.
@@ -39,19 +42,28 @@ pub enum Said<'a> {
 pub type StrictAnthropic = StrictEndpoint<AnthropicRules>;
 
 /// The rules of Messages, and what was seen by them.
+#[derive(Default)]
 pub struct AnthropicRules {
-    lineages: Lineages,
-    /// The blocks of every answer given, blank texts left out.
-    given: Vec<Vec<Value>>,
+    /// By model: each has one conversation, and reads no other's thinking.
+    models: BTreeMap<String, ModelRules>,
+    /// The model of the latest request.
+    asked: String,
+    reset_allowed: bool,
     cache: PromptCache,
 }
 
-impl Default for AnthropicRules {
+/// What was seen of one model.
+struct ModelRules {
+    lineages: Lineages,
+    /// The blocks of every answer given, blank texts left out.
+    given: Vec<Vec<Value>>,
+}
+
+impl Default for ModelRules {
     fn default() -> Self {
         Self {
             lineages: Lineages::of_one_conversation(),
             given: Vec::new(),
-            cache: PromptCache::default(),
         }
     }
 }
@@ -64,12 +76,17 @@ impl StrictAnthropic {
 
     /// The next request need not extend the one before it.
     pub fn allow_reset(&self) {
-        self.rules(|rules| rules.lineages.allow_reset());
+        self.rules(|rules| rules.reset_allowed = true);
     }
 
     /// Zero-based numbers of the requests that began anew with a summary.
     pub fn resets(&self) -> Vec<usize> {
-        self.rules(|rules| rules.lineages.resets().to_vec())
+        self.rules(|rules| {
+            let models = rules.models.values();
+            models
+                .flat_map(|model| model.lineages.resets().to_vec())
+                .collect()
+        })
     }
 }
 
@@ -92,6 +109,13 @@ pub fn answer(blocks: &[Said<'_>]) -> Reply {
                 words
                     .map(|piece| json!({"type": "thinking_delta", "thinking": piece}))
                     .chain([json!({"type": "signature_delta", "signature": signature})])
+                    .collect()
+            }
+            Said::Unsigned(words) => {
+                start(json!({"type": "thinking", "thinking": ""}));
+                let words = pieces(words).into_iter();
+                words
+                    .map(|piece| json!({"type": "thinking_delta", "thinking": piece}))
                     .collect()
             }
             Said::Redacted(data) => {
@@ -140,6 +164,7 @@ fn given(said: &Said<'_>) -> Option<Value> {
         Said::Thinking(words, signature) => {
             json!({"type": "thinking", "thinking": words, "signature": signature})
         }
+        Said::Unsigned(words) => json!({"type": "thinking", "thinking": words}),
         Said::Redacted(data) => json!({"type": "redacted_thinking", "data": data}),
         Said::Text(text) if text.trim().is_empty() => return None,
         Said::Text(text) => json!({"type": "text", "text": text}),
@@ -170,7 +195,16 @@ impl Rules for AnthropicRules {
                 .issues
                 .iter()
                 .map(|block| serde_json::from_str(block).unwrap());
-            self.given.push(blocks.collect());
+            let mut blocks: Vec<Value> = blocks.collect();
+            // Thinking that nothing follows can be brought back by no request.
+            while blocks.last().is_some_and(is_thought) {
+                blocks.pop();
+            }
+            self.models
+                .entry(self.asked.clone())
+                .or_default()
+                .given
+                .push(blocks);
         }
     }
 }
@@ -179,6 +213,10 @@ impl AnthropicRules {
     fn breaches(&mut self, request: &RecordedRequest) -> Vec<String> {
         let mut breaches = Vec::new();
         let json = &request.json;
+        let model = json["model"].as_str().unwrap_or_default();
+        // What other models added meanwhile may be more than a look back reaches.
+        let is_neighbour = self.asked == model;
+        model.clone_into(&mut self.asked);
         if request.path != "/v1/messages" {
             breaches.push(format!("path {}", request.path));
         }
@@ -199,19 +237,18 @@ impl AnthropicRules {
         check_markers(json, &mut breaches);
         check_turns(request.messages(), &mut breaches);
         self.check_given(request.messages(), &mut breaches);
-        self.check_extension(request, &mut breaches);
+        self.check_extension(request, is_neighbour, &mut breaches);
         breaches
     }
 
     /// Every answer that this endpoint gave comes back whole, and nothing that claims to be thinking is invented.
     fn check_given(&self, messages: &[Value], breaches: &mut Vec<String>) {
+        let answers = self.models.get(&self.asked).map_or(&[][..], |model| &model.given);
         for (index, message) in messages.iter().enumerate() {
             if message["role"] != "assistant" {
                 continue;
             }
             let blocks: Vec<Value> = blocks(message).map(unmarked).collect();
-            let is_thought =
-                |block: &&Value| matches!(block["type"].as_str(), Some("thinking" | "redacted_thinking"));
             let ids = |blocks: &[Value]| -> Vec<String> {
                 blocks
                     .iter()
@@ -219,22 +256,21 @@ impl AnthropicRules {
                     .collect()
             };
             let is_about = |given: &&Vec<Value>| {
-                let mut thoughts = blocks.iter().filter(is_thought);
+                let mut thoughts = blocks.iter().filter(|block| is_thought(block));
                 thoughts.any(|block| given.contains(block))
                     || !ids(given).is_empty() && ids(given) == ids(&blocks)
             };
-            let known = self
-                .given
+            let known = answers
                 .iter()
                 .find(|given| **given == blocks)
-                .or_else(|| self.given.iter().find(is_about));
+                .or_else(|| answers.iter().find(is_about));
             match known {
                 Some(given) if *given != blocks => breaches.push(format!(
                     "message {index}: blocks in an assistant message cannot be modified:\n  was {}\n  is  {}",
                     json!(given),
                     json!(blocks)
                 )),
-                None if blocks.iter().any(|block| is_thought(&block)) => {
+                None if blocks.iter().any(is_thought) => {
                     breaches.push(format!("message {index}: thinking that was never given"));
                 }
                 _ => {}
@@ -242,7 +278,7 @@ impl AnthropicRules {
         }
     }
 
-    fn check_extension(&mut self, request: &RecordedRequest, breaches: &mut Vec<String>) {
+    fn check_extension(&mut self, request: &RecordedRequest, is_neighbour: bool, breaches: &mut Vec<String>) {
         let found = self.cache.ask(&request.json);
         // A marker is no part of what the endpoint compares.
         let unmarked_message = |message: &Value| {
@@ -252,12 +288,13 @@ impl AnthropicRules {
             }
             message
         };
-        match self
-            .lineages
-            .judge(Sent::of(request, "messages", unmarked_message))
-        {
+        let lineages = &mut self.models.entry(self.asked.clone()).or_default().lineages;
+        if std::mem::take(&mut self.reset_allowed) {
+            lineages.allow_reset();
+        }
+        match lineages.judge(Sent::of(request, "messages", unmarked_message)) {
             Err(breach) => breaches.push(breach),
-            Ok(Some(earlier)) if request.json["cache_control"].is_object() => {
+            Ok(Some(earlier)) if is_neighbour && request.json["cache_control"].is_object() => {
                 let cached = PromptCache::positions(&serde_json::from_slice(&earlier).unwrap()).len();
                 if found < cached {
                     breaches.push(format!("it found only {found} of {cached} cached blocks"));
@@ -350,6 +387,10 @@ fn unmarked(block: &Value) -> Value {
         object.shift_remove("cache_control");
     }
     block
+}
+
+fn is_thought(block: &Value) -> bool {
+    matches!(block["type"].as_str(), Some("thinking" | "redacted_thinking"))
 }
 
 fn is_blank(value: &Value) -> bool {
@@ -465,6 +506,11 @@ fn check_turns(messages: &[Value], breaches: &mut Vec<String>) {
         }
         if blocks(message).next().is_none() {
             breaches.push(format!("message {index}: content is empty"));
+        }
+        if blocks(message).last().is_some_and(is_thought) {
+            breaches.push(format!(
+                "message {index}: the final block in an assistant message cannot be thinking"
+            ));
         }
         match turns.last_mut() {
             Some((last, turn)) if *last == role => turn.extend(blocks(message)),

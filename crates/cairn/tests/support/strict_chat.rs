@@ -263,8 +263,6 @@ fn check_messages(messages: &[Value], breaches: &mut Vec<String>) {
                             "message {index}: empty content beside calls must be null"
                         ));
                     }
-                    // An answer may be empty; a message of the person may not.
-                    (Value::String(text), None) if text.is_empty() => {}
                     (content, _) => check_content(index, content, breaches),
                 }
                 if calls.is_some_and(|calls| calls.as_array().is_none_or(Vec::is_empty)) {

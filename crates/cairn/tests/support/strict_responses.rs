@@ -38,9 +38,8 @@ pub struct ResponsesRules {
     lineages: Lineages,
     /// Encrypted contents that were given out and are still understood.
     issued: BTreeSet<String>,
-    revoked: bool,
-    /// The refusal of reasoning comes without its code.
-    uncoded_refusal: bool,
+    /// Code and text of the refusal of what is not understood any more.
+    revoked: Option<(Option<&'static str>, &'static str)>,
     knows_ids: bool,
 }
 
@@ -49,8 +48,7 @@ impl Default for ResponsesRules {
         Self {
             lineages: Lineages::of_one_conversation(),
             issued: BTreeSet::new(),
-            revoked: false,
-            uncoded_refusal: false,
+            revoked: None,
             knows_ids: false,
         }
     }
@@ -68,12 +66,11 @@ impl StrictResponses {
     }
 
     /// From now on the endpoint understands none of the reasoning that it has issued. A request that carries some is
-    /// refused without being a breach, and the next one is a reset. `with_code` gives the refusal its code.
-    pub fn revoke_reasoning(&self, with_code: bool) {
+    /// refused with this code and text without being a breach, and the next one is a reset.
+    pub fn revoke_reasoning(&self, code: Option<&'static str>, text: &'static str) {
         self.rules(|rules| {
             rules.issued.clear();
-            rules.revoked = true;
-            rules.uncoded_refusal = !with_code;
+            rules.revoked = Some((code, text));
         });
     }
 
@@ -216,15 +213,15 @@ impl Rules for ResponsesRules {
 
     fn intercept(&mut self, request: &RecordedRequest) -> Option<Breach> {
         let carries_reasoning = request.input().iter().any(|item| item["type"] == "reasoning");
-        if !self.revoked || !carries_reasoning || self.is_understood(request) {
+        let (code, text) = self.revoked?;
+        if !carries_reasoning || self.is_understood(request) {
             return None;
         }
         self.lineages.allow_reset();
         Some(Breach {
             status: 400,
-            code: (!self.uncoded_refusal).then_some("invalid_encrypted_content"),
-            text: "The encrypted content for item gAA…= could not be verified. Reason: it could not be decrypted or parsed."
-                .to_owned(),
+            code,
+            text: text.to_owned(),
         })
     }
 

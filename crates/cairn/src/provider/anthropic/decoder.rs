@@ -6,13 +6,12 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use serde::de::IgnoredAny;
-
 use super::finish::{Finish, Outcome};
 use super::profile::AnthropicProfile;
 use super::replay::BlockRecord;
 use super::wire::{ContentBlock, Delta, Event, Message, Text, Typed, UsageReport};
 use crate::model::{ProviderFailure, ProviderFault, ReplayState, Usage};
+use crate::provider::arguments::{check, is_empty, may_be_empty};
 use crate::provider::call::Progress;
 use crate::provider::endpoint::Endpoint;
 use crate::provider::sse::SseEvent;
@@ -313,7 +312,10 @@ impl AnthropicDecoder {
                     ..
                 },
             ) => {
-                let piece = delta.partial_json.ok_or_else(missing)?;
+                // Some endpoints say so that there is no input.
+                let Some(piece) = delta.partial_json else {
+                    return Ok(());
+                };
                 if *is_whole && !piece.is_blank() {
                     return Err(Breach(format!("the input of tool call {index} came twice")));
                 }
@@ -402,17 +404,17 @@ impl AnthropicDecoder {
                 mut emitted,
                 ..
             } => {
-                if arguments.trim().is_empty() {
+                if is_empty(&arguments) {
                     // Fixed here once, so that execution, storage and replay all see the same text.
                     arguments = "{}".to_owned();
                 }
-                let fault = match serde_json::from_str::<IgnoredAny>(&arguments) {
-                    Err(fault) => Some(format!("is no valid JSON: {fault}")),
-                    Ok(_) if !arguments.trim_start().starts_with('{') => Some("is no JSON object".to_owned()),
-                    Ok(_) => None,
+                let fault = match check(&arguments) {
+                    Err(fault) => Some(fault),
+                    Ok(()) if !arguments.trim_start().starts_with('{') => Some("no JSON object".to_owned()),
+                    Ok(()) => None,
                 };
                 if let Some(fault) = fault {
-                    let fault = format!("the input of tool call {index} ({name}) {fault}");
+                    let fault = format!("the input of tool call {index} ({name}) is {fault}");
                     self.broken_block.get_or_insert(fault);
                     return Ok(());
                 }
@@ -519,9 +521,9 @@ impl AnthropicDecoder {
     }
 }
 
-/// Puts out what is new of a call's argument text; blank text is held back, because it may turn out to stand for `{}`.
+/// Puts out what is new of a call's argument text; what may turn out to stand for `{}` is held back.
 fn emit_arguments(index: usize, arguments: &str, emitted: &mut usize, events: &mut VecDeque<ModelEvent>) {
-    if *emitted < arguments.len() && !arguments.trim().is_empty() {
+    if *emitted < arguments.len() && !may_be_empty(arguments) {
         events.push_back(ModelEvent::ToolCallArguments {
             index,
             delta: arguments[*emitted..].into(),

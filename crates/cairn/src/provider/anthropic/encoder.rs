@@ -18,15 +18,17 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use serde::de::IgnoredAny;
+use serde_json::value::RawValue;
 
 use super::blocks::{Messages, Role};
-use super::profile::{AnthropicProfile, CacheMode, ThinkingMode};
+use super::profile::{AnthropicProfile, CacheMode, ThinkingMode, ThinkingOff};
 use super::replay::{self, Entry};
 use crate::model::{
     Assistant, HistoryItem, Image, ItemDigest, ItemKind, ModelRequest, ModelSpec, ProviderFailure,
     ProviderFault, ReasoningEffort, ToolCall, ToolDefinition, ToolResult,
 };
 use crate::provider::bodies::Growing;
+use crate::provider::effort;
 use crate::provider::json::Json;
 use crate::provider::names;
 use crate::provider::parts::{Shown, only_text, shown};
@@ -244,7 +246,7 @@ fn encode_asked(
     };
     match (asked, profile.thinking) {
         (None, _) => {}
-        (Some(false), _) => json.raw("\"thinking\":{\"type\":\"disabled\"},"),
+        (Some(false), _) => encode_off(json, effort, profile)?,
         (Some(true), ThinkingMode::Adaptive) => {
             json.raw(&format!("\"thinking\":{{\"type\":\"adaptive\"{display}}},"));
         }
@@ -257,25 +259,43 @@ fn encode_asked(
     }
     match (effort, profile.thinking) {
         (None | Some(ReasoningEffort::None), _) => {}
-        (Some(_), ThinkingMode::Budget(_)) => {
+        (Some(_), ThinkingMode::Budget(_)) if profile.efforts.is_none() => {
             return unsupported(
-                "this model thinks by a fixed budget and takes no effort; choose none, or set thinking_mode",
+                "this model thinks by a fixed budget and takes no effort; choose none, or set thinking_mode or efforts",
             );
         }
         (Some(ReasoningEffort::Minimal), _) => {
             return unsupported("this API knows no effort below low; choose another");
         }
-        (Some(ReasoningEffort::Low), _) => encode_effort(json, "low"),
-        (Some(ReasoningEffort::Medium), _) => encode_effort(json, "medium"),
-        (Some(ReasoningEffort::High), _) => encode_effort(json, "high"),
-        (Some(ReasoningEffort::XHigh), _) => encode_effort(json, "xhigh"),
-        (Some(ReasoningEffort::Max), _) => encode_effort(json, "max"),
+        (Some(effort), _) => {
+            effort::check(effort, profile.efforts.as_deref(), &profile.endpoint)?;
+            let word = effort::word(effort);
+            json.raw(&format!("\"output_config\":{{\"effort\":\"{word}\"}},"));
+        }
     }
     Ok(())
 }
 
-fn encode_effort(json: &mut Json, word: &str) {
-    json.raw(&format!("\"output_config\":{{\"effort\":\"{word}\"}},"));
+/// The wish not to think.
+fn encode_off(
+    json: &mut Json,
+    effort: Option<ReasoningEffort>,
+    profile: &AnthropicProfile,
+) -> Result<(), ProviderFailure> {
+    let unsupported = |text: &str| Err(profile.endpoint.failure(ProviderFault::Unsupported, text));
+    match (profile.thinking_off, effort) {
+        (ThinkingOff::Disabled, _) => json.raw("\"thinking\":{\"type\":\"disabled\"},"),
+        (ThinkingOff::BetweenTools, Some(ReasoningEffort::XHigh | ReasoningEffort::Max)) => {
+            return unsupported(
+                "with its thinking switched off this model takes no effort above high; choose another",
+            );
+        }
+        (ThinkingOff::BetweenTools, _) => json.raw("\"thinking\":{\"type\":\"between_tools\"},"),
+        (ThinkingOff::Absent, _) => {
+            return unsupported("this model always thinks; leave thinking as it is, or choose a low effort");
+        }
+    }
+    Ok(())
 }
 
 /// Writes a tool without its closing brace.
@@ -363,7 +383,8 @@ fn encode_assistant(
     }
 }
 
-/// The blocks in the order in which they came, those of thinking byte for byte.
+/// The blocks in the order in which they came, those of thinking byte for byte. The API refuses a message that ends with
+/// thinking: what no word and no call follows is left out.
 fn encode_recorded(
     messages: &mut Messages,
     said: &Assistant,
@@ -372,17 +393,27 @@ fn encode_recorded(
 ) -> Result<(), String> {
     let mut text = &*said.text;
     let mut next_call = 0;
+    let mut held: Vec<&RawValue> = Vec::new();
+    let release = |messages: &mut Messages, held: &mut Vec<&RawValue>| {
+        for block in held.drain(..) {
+            messages.block(false, |json| json.raw(block.get()));
+        }
+    };
     for entry in replay::entries(payload)? {
         match entry {
-            Entry::Raw(block) => messages.block(false, |json| json.raw(block.get())),
+            Entry::Raw(block) => held.push(block),
             Entry::Text(bytes) => {
                 let (block, rest) = text
                     .split_at_checked(bytes)
                     .ok_or("it names more text than there is")?;
                 text = rest;
-                encode_text(messages, block);
+                if !block.trim().is_empty() {
+                    release(messages, &mut held);
+                    encode_text(messages, block);
+                }
             }
             Entry::Call(index) => {
+                release(messages, &mut held);
                 let call = calls
                     .get(index)
                     .filter(|_| index == next_call)

@@ -8,7 +8,9 @@ use http::HeaderName;
 use http::header::AUTHORIZATION;
 
 use crate::config::ModelConfig;
+use crate::model::ReasoningEffort;
 use crate::provider::RouteError;
+use crate::provider::effort;
 use crate::provider::endpoint::{ApiShape, Endpoint};
 use crate::provider::extra_body::ExtraBody;
 use crate::provider::options::Options;
@@ -39,6 +41,11 @@ pub struct AnthropicProfile {
     pub(crate) upstream_model: String,
     /// How thinking is asked for.
     pub(crate) thinking: ThinkingMode,
+    /// Option `thinking_off`: how a wish not to think is written.
+    pub(crate) thinking_off: ThinkingOff,
+    /// Option `efforts`: the efforts that the model knows; absent stands for none with a budget, and else leaves it to the
+    /// endpoint to refuse one.
+    pub(crate) efforts: Option<Vec<ReasoningEffort>>,
     /// Option `think_by_default`: ask for thinking where the client asks nothing.
     pub(crate) think_by_default: bool,
     /// Option `thinking_display`: what of the thinking is shown; absent leaves it to the endpoint.
@@ -60,6 +67,17 @@ pub(crate) enum ThinkingMode {
     Budget(u32),
 }
 
+/// How a wish not to think is written; a property of the model.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum ThinkingOff {
+    /// `"thinking": {"type": "disabled"}`.
+    Disabled,
+    /// `"thinking": {"type": "between_tools"}`: the model thinks between calls only.
+    BetweenTools,
+    /// Not at all: the model always thinks.
+    Absent,
+}
+
 /// How the end of a request is marked for the cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum CacheMode {
@@ -77,6 +95,8 @@ impl AnthropicProfile {
     /// - `auth`: `x-api-key` (default) or `bearer`.
     /// - `thinking_mode`: `adaptive` (default) or `budget`.
     /// - `thinking_budget_tokens`: required by `thinking_mode = "budget"`, at least 1024 and below `max_output_tokens`.
+    /// - `thinking_off`: `disabled` (default), `between_tools`, or `none` for a model that always thinks.
+    /// - `efforts`: the list of efforts that the model knows.
     /// - `think_by_default`: default false; true asks for thinking where the client asks nothing.
     /// - `thinking_display`: `summarized` or `omitted`; default: what the endpoint does by itself.
     /// - `cache_control`: `automatic` (default), `explicit` or `none`.
@@ -119,6 +139,16 @@ impl AnthropicProfile {
             endpoint: Arc::new(Endpoint::new(config, &shape, &headers)?),
             upstream_model: config.upstream_model.clone(),
             thinking: thinking_mode(max_output_tokens, options)?,
+            thinking_off: options.choice(
+                "thinking_off",
+                &[
+                    ("disabled", ThinkingOff::Disabled),
+                    ("between_tools", ThinkingOff::BetweenTools),
+                    ("none", ThinkingOff::Absent),
+                ],
+                ThinkingOff::Disabled,
+            )?,
+            efforts: effort::known(options)?,
             think_by_default: options.flag("think_by_default", false)?,
             thinking_display: options.choice(
                 "thinking_display",

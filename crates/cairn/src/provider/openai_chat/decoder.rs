@@ -127,7 +127,11 @@ impl ChatDecoder {
         }
         let reports = [chunk.usage, chunk.x_groq.and_then(|groq| groq.usage)];
         let reports_usage = reports.iter().any(Option::is_some);
-        for report in reports.into_iter().flatten() {
+        for mut report in reports.into_iter().flatten() {
+            // The same count by another name, in the same chunk.
+            report.cached_tokens = report
+                .cached_tokens
+                .or(chunk.timings.as_ref().and_then(|timings| timings.cache_n));
             self.take_usage(report);
         }
         let Some(choices) = chunk.choices else {

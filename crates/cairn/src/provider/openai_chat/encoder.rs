@@ -17,6 +17,7 @@ use crate::model::{
     ReasoningEffort, ToolCall, ToolDefinition,
 };
 use crate::provider::bodies::Growing;
+use crate::provider::effort;
 use crate::provider::json::Json;
 use crate::provider::list::{List, Whole};
 use crate::provider::names;
@@ -112,6 +113,8 @@ fn encode_messages(
             HistoryItem::User { parts, .. } => {
                 encode_user(&mut messages, &shown(parts, model), Decided::of_parts(parts))?;
             }
+            // It says nothing, and some endpoints refuse an empty answer.
+            HistoryItem::Assistant { said, calls, .. } if said.text.is_empty() && calls.is_empty() => {}
             HistoryItem::Assistant { said, calls, .. } => {
                 results.expect(calls.len());
                 messages.message(|json| encode_assistant(json, said, calls, profile))?;
@@ -190,12 +193,12 @@ fn encode_head(
 /// What the run asks of the model beyond an answer.
 fn encode_asked(json: &mut Json, model: &ModelSpec, profile: &ChatProfile) -> Result<(), ProviderFailure> {
     let unsupported = |text: &str| Err(profile.endpoint.failure(ProviderFault::Unsupported, text));
-    let effort = model.reasoning.effort;
+    let asked = model.reasoning.effort;
     // Two parameters may be members of it.
     let mut reasoning = Vec::new();
-    if let Some(effort) = effort {
-        openai::check_effort(effort, profile.efforts.as_deref(), &profile.endpoint)?;
-        let word = openai::effort_word(effort);
+    if let Some(effort) = asked {
+        effort::check(effort, profile.efforts.as_deref(), &profile.endpoint)?;
+        let word = effort::word(effort);
         match profile.effort {
             EffortParameter::ReasoningEffort => json.raw(&format!("\"reasoning_effort\":\"{word}\",")),
             EffortParameter::ReasoningObject => reasoning.push(format!("\"effort\":\"{word}\"")),
@@ -210,14 +213,14 @@ fn encode_asked(json: &mut Json, model: &ModelSpec, profile: &ChatProfile) -> Re
     let by_default = || {
         profile
             .think_by_default
-            .then_some(effort != Some(ReasoningEffort::None))
+            .then_some(asked != Some(ReasoningEffort::None))
     };
     if let Some(enabled) = model.reasoning.enabled.or_else(by_default) {
         let members = &profile.thinking_members;
         let says_so = |effort: ReasoningEffort| enabled == (effort != ReasoningEffort::None);
         match profile.thinking {
             // An effort above none already asks for thinking, and none already asks for no thinking.
-            ThinkingParameter::Absent if effort.is_some_and(says_so) => {}
+            ThinkingParameter::Absent if asked.is_some_and(says_so) => {}
             ThinkingParameter::Absent => {
                 return unsupported(
                     "this endpoint has no switch for thinking; leave thinking as it is, or set thinking_parameter",
@@ -282,7 +285,7 @@ fn encode_assistant(
 ) -> Result<Decided, ProviderFailure> {
     let start = json.bytes.len();
     json.raw("{\"role\":\"assistant\",\"content\":");
-    if said.text.is_empty() && !calls.is_empty() {
+    if said.text.is_empty() {
         json.raw("null");
     } else {
         json.string(&said.text);

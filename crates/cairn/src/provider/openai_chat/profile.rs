@@ -10,6 +10,7 @@ use http::header::AUTHORIZATION;
 use crate::config::ModelConfig;
 use crate::model::ReasoningEffort;
 use crate::provider::RouteError;
+use crate::provider::effort;
 use crate::provider::endpoint::{ApiShape, Endpoint};
 use crate::provider::extra_body::ExtraBody;
 use crate::provider::options::Options;
@@ -23,17 +24,6 @@ const OWN_KEYS: [&str; 7] = [
     "prompt_cache_key",
     "tools",
     "messages",
-];
-
-/// The words for efforts that the option `efforts` lists.
-const EFFORTS: [(&str, ReasoningEffort); 7] = [
-    ("none", ReasoningEffort::None),
-    ("minimal", ReasoningEffort::Minimal),
-    ("low", ReasoningEffort::Low),
-    ("medium", ReasoningEffort::Medium),
-    ("high", ReasoningEffort::High),
-    ("xhigh", ReasoningEffort::XHigh),
-    ("max", ReasoningEffort::Max),
 ];
 
 /// A configured model as the adapter sees it.
@@ -144,7 +134,7 @@ impl ChatProfile {
         let headers = options.table("headers")?;
         let endpoint = Endpoint::new(config, &shape, &headers)?;
         let include_usage = options.flag("include_usage", true)?;
-        let effort = options.choice(
+        let effort_parameter = options.choice(
             "effort_parameter",
             &[
                 ("reasoning_effort", EffortParameter::ReasoningEffort),
@@ -177,7 +167,7 @@ impl ChatProfile {
         let own_keys: Vec<&str> = OWN_KEYS
             .into_iter()
             .chain(include_usage.then_some("stream_options"))
-            .chain(effort.member())
+            .chain(effort_parameter.member())
             .chain(thinking.member())
             .collect();
         Ok(Self {
@@ -195,8 +185,8 @@ impl ChatProfile {
             include_usage,
             prompt_cache_key: options.flag("prompt_cache_key", false)?,
             conversation_header: options.header_name("conversation_header")?,
-            effort,
-            efforts: options.choices("efforts", &EFFORTS)?,
+            effort: effort_parameter,
+            efforts: effort::known(options)?,
             thinking,
             thinking_members: thinking_members(options, thinking)?,
             think_by_default,

@@ -22,9 +22,19 @@ pub(super) struct Chunk<'a> {
     pub(super) choices: Option<Vec<Choice<'a>>>,
     #[serde(default)]
     pub(super) usage: Option<UsageReport>,
+    /// llama.cpp's own counts.
+    #[serde(default)]
+    pub(super) timings: Option<Timings>,
     /// Groq's first place for the counts.
     #[serde(default)]
     pub(super) x_groq: Option<GroqExtension>,
+}
+
+#[derive(Deserialize, Debug)]
+pub(super) struct Timings {
+    /// Tokens of the prompt that came from the cache.
+    #[serde(default)]
+    pub(super) cache_n: Option<u64>,
 }
 
 #[derive(Deserialize, Debug)]

@@ -214,10 +214,7 @@ impl ResponsesDecoder {
             Known::SummaryDelta => self.items.add_thought(place, Thought::Summary, delta, events),
             Known::ThoughtDelta => self.items.add_thought(place, Thought::Plain, delta, events),
             Known::ArgumentsDelta => self.items.add_arguments(place, delta, events),
-            Known::ArgumentsDone => {
-                let arguments = event.arguments.as_ref().map_or("", |text| text.0.as_ref());
-                self.items.set_arguments(place, arguments, events)
-            }
+            Known::ArgumentsDone => self.items.set_arguments(place, event.arguments, events),
             Known::Completed | Known::Incomplete | Known::Failed => {
                 return self.read_terminal(known, event.response, events);
             }

@@ -17,6 +17,7 @@ use crate::model::{
     ReasoningEffort, ToolCall, ToolDefinition, ToolResult,
 };
 use crate::provider::bodies::Growing;
+use crate::provider::effort;
 use crate::provider::json::Json;
 use crate::provider::list::{List, Whole};
 use crate::provider::names;
@@ -189,21 +190,26 @@ fn encode_asked(
     profile: &ResponsesProfile,
 ) -> Result<(), ProviderFailure> {
     let unsupported = |text: &str| Err(profile.endpoint.failure(ProviderFault::Unsupported, text));
-    let effort = model.reasoning.effort;
-    if effort.is_some() && !profile.takes_effort {
-        return unsupported("this endpoint takes no thinking effort; choose none, or set effort_parameter");
+    let asked = model.reasoning.effort;
+    if let Some(effort) = asked {
+        if !profile.takes_effort {
+            return unsupported(
+                "this endpoint takes no thinking effort; choose none, or set effort_parameter",
+            );
+        }
+        effort::check(effort, profile.efforts.as_deref(), &profile.endpoint)?;
     }
     if let Some(enabled) = model.reasoning.enabled {
         // The API has no switch of its own: an effort above none asks for thinking, and none asks for no thinking.
         let says_so = |effort: ReasoningEffort| enabled == (effort != ReasoningEffort::None);
-        if !effort.is_some_and(says_so) {
+        if !asked.is_some_and(says_so) {
             return unsupported(
                 "this API switches thinking only by its effort; leave thinking as it is, or choose an effort that says it",
             );
         }
     }
-    let members: Vec<String> = effort
-        .map(|effort| format!("\"effort\":\"{}\"", openai::effort_word(effort)))
+    let members: Vec<String> = asked
+        .map(|effort| format!("\"effort\":\"{}\"", effort::word(effort)))
         .into_iter()
         .chain(
             profile

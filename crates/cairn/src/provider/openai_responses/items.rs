@@ -262,14 +262,15 @@ impl Items {
     pub(super) fn set_arguments(
         &mut self,
         place: Place<'_>,
-        arguments: &str,
+        raw: Option<&RawValue>,
         events: &mut VecDeque<ModelEvent>,
     ) -> Result<(), String> {
+        let arguments = arguments(raw)?.unwrap_or_default();
         let at = self.find_or_open(Kind::Call, place);
         match self.items[at].body {
             Body::Call(call) if !self.items[at].done => {
                 self.calls
-                    .set_arguments(call, arguments, &mut self.blocks, events)
+                    .set_arguments(call, &arguments, &mut self.blocks, events)
             }
             _ => Ok(()),
         }
@@ -446,7 +447,7 @@ impl Items {
             }
             Body::Call(call) => {
                 let call = *call;
-                if let Some(arguments) = arguments(item)? {
+                if let Some(arguments) = arguments(item.arguments)? {
                     self.calls
                         .set_arguments(call, &arguments, &mut self.blocks, events)?;
                 }
@@ -626,8 +627,9 @@ fn thoughts(item: &Item<'_>) -> Result<String, String> {
     })
 }
 
-fn arguments(item: &Item<'_>) -> Result<Option<Arc<str>>, String> {
-    let Some(raw) = item.arguments.map(|raw| raw.get()).filter(|raw| *raw != "null") else {
+/// The text of a call's arguments in either form.
+fn arguments(raw: Option<&RawValue>) -> Result<Option<Arc<str>>, String> {
+    let Some(raw) = raw.map(|raw| raw.get()).filter(|raw| *raw != "null") else {
         return Ok(None);
     };
     if raw.starts_with('{') {

@@ -17,6 +17,7 @@ use futures_util::{StreamExt, stream};
 
 use super::bodies::Bodies;
 use super::call::{Signal, call};
+use super::fault::is_of_encrypted_reasoning;
 use super::options::Options;
 use super::sent::announced;
 use super::transport::Transport;
@@ -132,8 +133,6 @@ fn refuses_reasoning(failure: &ProviderFailure) -> bool {
     if failure.fault != ProviderFault::InvalidRequest {
         return false;
     }
-    let words = failure.message.to_ascii_lowercase();
     failure.code.as_deref() == Some("invalid_encrypted_content")
-        || words.contains("encrypted content")
-            && (words.contains("could not be verified") || words.contains("could not be decrypted"))
+        || is_of_encrypted_reasoning(&failure.message.to_ascii_lowercase())
 }

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use http::header::AUTHORIZATION;
 
 use crate::config::ModelConfig;
+use crate::model::ReasoningEffort;
 use crate::provider::RouteError;
+use crate::provider::effort;
 use crate::provider::endpoint::{ApiShape, Endpoint};
 use crate::provider::extra_body::ExtraBody;
 use crate::provider::options::Options;
@@ -39,6 +41,8 @@ pub struct ResponsesProfile {
     pub(crate) reasoning_summary: Option<&'static str>,
     /// Option `effort_parameter`: whether a thinking effort can be asked for.
     pub(crate) takes_effort: bool,
+    /// Option `efforts`: the efforts that the model knows; absent leaves it to the endpoint to refuse one.
+    pub(crate) efforts: Option<Vec<ReasoningEffort>>,
     /// Option `prompt_cache_key`: send an opaque key that stays the same for a conversation.
     pub(crate) prompt_cache_key: bool,
     /// Option `replay_item_ids`: send the endpoint's own item ids back.
@@ -53,6 +57,7 @@ impl ResponsesProfile {
     /// - `include_encrypted_reasoning`: default true; false for models that do not reason and refuse the parameter.
     /// - `reasoning_summary`: `none` (default), `auto`, `concise` or `detailed`.
     /// - `effort_parameter`: `reasoning.effort` (default) or `none`.
+    /// - `efforts`: the list of efforts that the model knows.
     /// - `prompt_cache_key`: default true; false for endpoints that refuse the parameter.
     /// - `replay_item_ids`: default false; true for endpoints that demand their item ids although nothing is stored.
     /// - `extra_body`: a table of further body members.
@@ -86,6 +91,7 @@ impl ResponsesProfile {
                 &[("reasoning.effort", true), ("none", false)],
                 true,
             )?,
+            efforts: effort::known(options)?,
             prompt_cache_key: options.flag("prompt_cache_key", true)?,
             replay_item_ids: options.flag("replay_item_ids", false)?,
             extra_body: ExtraBody::from_options(options, &OWN_KEYS)?,

@@ -23,8 +23,9 @@ pub(super) struct Event<'a> {
     pub(super) text: Option<Text<'a>>,
     #[serde(borrow, default)]
     pub(super) refusal: Option<Text<'a>>,
+    /// A string by the API, an object on some gateways.
     #[serde(borrow, default)]
-    pub(super) arguments: Option<Text<'a>>,
+    pub(super) arguments: Option<&'a RawValue>,
     #[serde(borrow, default)]
     pub(super) item: Option<&'a RawValue>,
     #[serde(borrow, default)]

@@ -217,7 +217,7 @@ pub(super) fn served(call: &CallId, run: AskedRun, answer: ServiceAnswer) -> Res
 pub(super) fn advance(call: &CallId, run: AskedRun, answer: ExecAnswer) -> Result<Step, Box<Awaiting>> {
     Ok(match (run, answer) {
         (AskedRun::Fetching(args), ExecAnswer::Fetch(result)) => match outcome::fetched(args, result) {
-            Fetched::Done(outcome) => Step::Done(outcome),
+            Fetched::Done(outcome) => Step::Done(*outcome),
             Fetched::Page { args, response, html } => Step::Serve {
                 request: ServiceRequest::Page(html),
                 awaiting: awaiting(AskedRun::ReadingPage { args, response }),

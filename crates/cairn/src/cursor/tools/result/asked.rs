@@ -200,7 +200,7 @@ fn search_card(args: WebSearchArgs, result: web_search_result::Result) -> Tool {
 /// What a fetch gave.
 pub(in super::super) enum Fetched {
     /// The call is over.
-    Done(Outcome),
+    Done(Box<Outcome>),
     /// This page in HTML is to be read first, then [`page_read`] has the outcome.
     Page {
         args: WebFetchArgs,
@@ -223,12 +223,12 @@ pub(in super::super) fn fetched(args: WebFetchArgs, result: fetch_result::Result
                 args.url,
                 because(&error.error)
             );
-            return Fetched::Done(fetch_failed(args, &text));
+            return Fetched::Done(Box::new(fetch_failed(args, &text)));
         }
     };
     let content = std::mem::take(&mut success.content);
     match content_of(&success.content_type, &content) {
-        Content::Text => Fetched::Done(fetch_done(args, success, &content)),
+        Content::Text => Fetched::Done(Box::new(fetch_done(args, success, &content))),
         Content::Page => Fetched::Page {
             args,
             response: success,
@@ -239,7 +239,7 @@ pub(in super::super) fn fetched(args: WebFetchArgs, result: fetch_result::Result
                 "{} is no text ({}): WebFetch shows text only. Download it with a command if you need it.",
                 success.url, success.content_type
             );
-            Fetched::Done(fetch_failed(args, &text))
+            Fetched::Done(Box::new(fetch_failed(args, &text)))
         }
     }
 }
