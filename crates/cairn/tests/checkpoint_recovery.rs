@@ -57,9 +57,9 @@ const BOTH: [Database; 2] = [Database::Kept, Database::Lost];
 async fn first_turn(bench: &mut Bench) {
     bench.file("a.txt", "one\ntwo\n");
     bench
-        .chat
+        .endpoint
         .reply_calls([("call_a", "Read", r#"{"path":"a.txt"}"#)]);
-    bench.chat.reply_text("It has two lines.");
+    bench.endpoint.reply_text("It has two lines.");
     bench.cursor.send("What is in a.txt?").await.success();
 }
 
@@ -69,7 +69,7 @@ async fn the_next_send_after_a_restart_extends_the_last_request() {
         let mut bench = Bench::over(api).await;
         first_turn(&mut bench).await;
         let mut bench = bench.restart(database).await;
-        bench.chat.reply_text("Still two.");
+        bench.endpoint.reply_text("Still two.");
         let report = bench.cursor.send("And now?").await.success();
         assert_eq!(report.text, "Still two.");
         let added = bench.added();
@@ -121,7 +121,7 @@ async fn request_contexts_keep_their_identity_and_are_told_apart_by_content() {
                 bench = bench.restart(database).await;
             }
             set_rule(&mut bench.cursor, rule);
-            bench.chat.reply_text("Yes.");
+            bench.endpoint.reply_text("Yes.");
             bench.cursor.send(&format!("Turn {turn}?")).await.success();
         }
         bench.assert_clean();
@@ -159,13 +159,13 @@ async fn the_same_message_again_adds_neither_a_context_nor_itself() {
         let mut bench = Bench::over(api).await;
         set_rule(&mut bench.cursor, "A");
         for _ in 0..2 {
-            bench.chat.reply_status(503, &[], "{}");
+            bench.endpoint.reply_status(503, &[], "{}");
         }
         bench.cursor.start_message(message()).await.finish().await.error();
         // Meanwhile the rule changed: the event stands as it was when it came up.
         set_rule(&mut bench.cursor, "B");
         let mut bench = bench.restart(database).await;
-        bench.chat.reply_text("Yes.");
+        bench.endpoint.reply_text("Yes.");
         bench
             .cursor
             .start_message(message())
@@ -187,15 +187,15 @@ async fn a_switch_of_mode_is_said_once_through_retries_rounds_and_resumes() {
     for (api, database) in over_each_api(BOTH) {
         let mut bench = Bench::over(api).await;
         bench.file("a.txt", "one\n");
-        bench.chat.reply_text("Ready.");
+        bench.endpoint.reply_text("Ready.");
         bench.cursor.send("First.").await.success();
-        bench.chat.allow_reset();
-        bench.chat.reply_status(503, &[], "{}");
+        bench.endpoint.allow_reset();
+        bench.endpoint.reply_status(503, &[], "{}");
         bench
-            .chat
+            .endpoint
             .reply_calls([("call_1", "Read", r#"{"path":"a.txt"}"#)]);
         for _ in 0..2 {
-            bench.chat.reply_status(503, &[], "{}");
+            bench.endpoint.reply_status(503, &[], "{}");
         }
         let plan = UserMessage {
             text: "Plan it.".to_owned(),
@@ -204,8 +204,8 @@ async fn a_switch_of_mode_is_said_once_through_retries_rounds_and_resumes() {
         };
         bench.cursor.start_message(plan).await.finish().await.error();
         let mut bench = bench.restart(database).await;
-        bench.chat.reply_status(503, &[], "{}");
-        bench.chat.reply_text("The plan.");
+        bench.endpoint.reply_status(503, &[], "{}");
+        bench.endpoint.reply_text("The plan.");
         bench.cursor.resume().await.success();
         bench.assert_clean();
         let reminders: Vec<usize> = bench
@@ -225,7 +225,7 @@ async fn a_lost_database_is_made_again_from_blobs_that_are_asked_for() {
         let mut bench = bench.restart(Database::Lost).await;
         bench.cursor.hooks.request = Box::new(|request| request.pre_fetched_blobs.clear());
         let roots = bench.cursor.state().root_prompt_messages_json;
-        bench.chat.reply_text("Still two.");
+        bench.endpoint.reply_text("Still two.");
         let report = bench.cursor.send("And now?").await.success();
         assert_eq!(report.gets, roots);
         assert_eq!(roles(&bench.added()), ["assistant", "user"]);
@@ -239,7 +239,7 @@ async fn a_known_state_is_not_asked_for_again() {
     first_turn(&mut bench).await;
     let mut bench = bench.restart(Database::Kept).await;
     bench.cursor.hooks.request = Box::new(|request| request.pre_fetched_blobs.clear());
-    bench.chat.reply_text("Still two.");
+    bench.endpoint.reply_text("Still two.");
     let report = bench.cursor.send("And now?").await.success();
     assert_eq!(report.gets, Vec::<Bytes>::new());
     bench.assert_clean();
@@ -247,7 +247,7 @@ async fn a_known_state_is_not_asked_for_again() {
 
 /// A turn whose round is staged when the client goes away.
 async fn cut_in_a_round(bench: &mut Bench) -> TurnReport {
-    bench.chat.reply_calls([
+    bench.endpoint.reply_calls([
         ("call_1", "Shell", r#"{"command":"echo again >> runs.txt"}"#),
         ("call_2", "Read", r#"{"path":"runs.txt"}"#),
     ]);
@@ -270,7 +270,7 @@ async fn a_new_message_answers_a_pending_round_as_interrupted() {
         first_turn(&mut bench).await;
         cut_in_a_round(&mut bench).await;
         let mut bench = bench.restart(database).await;
-        bench.chat.reply_text("Understood.");
+        bench.endpoint.reply_text("Understood.");
         let report = bench.cursor.send("Never mind.").await.success();
         assert_eq!(report.calls, [], "an interrupted call was run again");
         let added = bench.added();
@@ -307,7 +307,7 @@ async fn a_resumed_round_runs_its_tools_before_the_model_is_called() {
         let requests_before = bench.bodies().len();
         let turns_before = bench.cursor.state().turns.len();
         bench.file("runs.txt", "");
-        bench.chat.reply_text("Done.");
+        bench.endpoint.reply_text("Done.");
         let report = bench.cursor.resume().await.success();
         assert_eq!(report.text, "Done.");
         assert_eq!(bench.bodies().len(), requests_before + 1);
@@ -324,10 +324,12 @@ async fn a_resume_without_a_pending_round_calls_the_model_again_with_the_same_by
     for api in APIS {
         let mut bench = Bench::over(api).await;
         first_turn(&mut bench).await;
-        bench.chat.reply_status(401, &[], r#"{"error":{"message":"no"}}"#);
+        bench
+            .endpoint
+            .reply_status(401, &[], r#"{"error":{"message":"no"}}"#);
         let failed = bench.cursor.send("And now?").await;
         assert_eq!(failed.error().0, "unavailable");
-        bench.chat.reply_text("Now it works.");
+        bench.endpoint.reply_text("Now it works.");
         let report = bench.cursor.resume().await.success();
         assert_eq!(report.text, "Now it works.");
         let bodies = bench.bodies();
@@ -358,10 +360,10 @@ async fn an_answer_that_was_staged_and_never_settled_is_not_lost() {
     for (api, database) in over_each_api(BOTH) {
         let mut bench = Bench::over(api).await;
         first_turn(&mut bench).await;
-        bench.chat.reply_text("Nothing else.");
+        bench.endpoint.reply_text("Nothing else.");
         cut_in_the_end(&mut bench.cursor).await;
         let mut bench = bench.restart(database).await;
-        bench.chat.reply_text("Good.");
+        bench.endpoint.reply_text("Good.");
         bench.cursor.send("Good?").await.success();
         let added = bench.added();
         assert_eq!(roles(&added), ["assistant", "user"], "{database:?}");
@@ -375,7 +377,7 @@ async fn resuming_a_staged_answer_settles_it_without_calling_the_model() {
     for (api, database) in over_each_api(BOTH) {
         let mut bench = Bench::over(api).await;
         first_turn(&mut bench).await;
-        bench.chat.reply_text("Nothing else.");
+        bench.endpoint.reply_text("Nothing else.");
         cut_in_the_end(&mut bench.cursor).await;
         let mut bench = bench.restart(database).await;
         let requests = bench.bodies().len();
@@ -384,7 +386,7 @@ async fn resuming_a_staged_answer_settles_it_without_calling_the_model() {
         assert_eq!(report.text, "", "text that the client has was sent again");
         assert_eq!(bench.bodies().len(), requests);
         assert_eq!(bench.cursor.state().root_prompt_messages_json.len(), roots + 1);
-        bench.chat.reply_text("Good.");
+        bench.endpoint.reply_text("Good.");
         bench.cursor.send("Good?").await.success();
         assert_eq!(roles(&bench.added()), ["assistant", "user"], "{database:?}");
         bench.assert_clean();
@@ -397,10 +399,10 @@ async fn a_round_that_was_settled_unseen_and_gives_the_same_again_is_the_same_st
         let mut bench = Bench::over(api).await;
         bench.file("a.txt", "one\n");
         bench
-            .chat
+            .endpoint
             .reply_calls([("call_a", "Read", r#"{"path":"a.txt"}"#)]);
-        let (held, gate) = bench.chat.text("never read").hold_headers();
-        bench.chat.reply(held);
+        let (held, gate) = bench.endpoint.text("never read").hold_headers();
+        bench.endpoint.reply(held);
         let mut turn = bench.cursor.start_turn("Read it.").await;
         // The last blob of the settled state is acknowledged; its checkpoint comes and is not read any more.
         turn.until("the result's blob", |frame| {
@@ -411,7 +413,7 @@ async fn a_round_that_was_settled_unseen_and_gives_the_same_again_is_the_same_st
         turn.close();
         gate.gone().await;
         assert_eq!(bench.cursor.state().pending_tool_calls.len(), 1);
-        bench.chat.reply_text("One line.");
+        bench.endpoint.reply_text("One line.");
         bench.cursor.resume().await.success();
         let bodies = bench.bodies();
         assert_eq!(bodies[1], bodies[2]);
@@ -425,10 +427,10 @@ async fn a_cut_after_a_settled_round_loses_nothing_of_it() {
         let mut bench = Bench::over(api).await;
         bench.file("a.txt", "one\n");
         bench
-            .chat
+            .endpoint
             .reply_calls([("call_a", "Read", r#"{"path":"a.txt"}"#)]);
-        let (held, gate) = bench.chat.text("never read").hold_headers();
-        bench.chat.reply(held);
+        let (held, gate) = bench.endpoint.text("never read").hold_headers();
+        bench.endpoint.reply(held);
         let mut turn = bench.cursor.start_turn("Read it.").await;
         turn.until_checkpoint(1).await;
         turn.until_checkpoint(0).await;
@@ -436,7 +438,7 @@ async fn a_cut_after_a_settled_round_loses_nothing_of_it() {
         turn.close();
         gate.gone().await;
         let mut bench = bench.restart(database).await;
-        bench.chat.reply_text("One line.");
+        bench.endpoint.reply_text("One line.");
         bench.cursor.send("Go on.").await.success();
         let added = bench.added();
         assert_eq!(roles(&added), ["user"], "{database:?}");
@@ -513,7 +515,7 @@ async fn fields_of_the_state_that_cairn_does_not_know_come_back() {
         state.extend(foreign);
         request.conversation_state = Some(state.into());
     });
-    bench.chat.reply_text("Fine.");
+    bench.endpoint.reply_text("Fine.");
     let report = bench.cursor.send("And now?").await.success();
     let checkpoints: Vec<_> = report
         .frames
@@ -537,14 +539,14 @@ async fn fields_of_the_state_that_cairn_does_not_know_come_back() {
 async fn to_dos_outlive_a_lost_database() {
     let mut bench = Bench::new().await;
     let todos = r#"{"merge":false,"todos":[{"id":"a","content":"First","status":"in_progress"}]}"#;
-    bench.chat.reply_calls([("call_t", "TodoWrite", todos)]);
-    bench.chat.reply_text("Noted.");
+    bench.endpoint.reply_calls([("call_t", "TodoWrite", todos)]);
+    bench.endpoint.reply_text("Noted.");
     bench.cursor.send("Plan it.").await.success();
     assert_eq!(bench.cursor.state().todos.len(), 1);
     let mut bench = bench.restart(Database::Lost).await;
     let more = r#"{"merge":true,"todos":[{"id":"b","content":"Second","status":"pending"}]}"#;
-    bench.chat.reply_calls([("call_u", "TodoWrite", more)]);
-    bench.chat.reply_text("Noted too.");
+    bench.endpoint.reply_calls([("call_u", "TodoWrite", more)]);
+    bench.endpoint.reply_text("Noted too.");
     let report = bench.cursor.send("And one more.").await.success();
     assert_eq!(bench.cursor.state().todos.len(), 2);
     let last = bench.added();
@@ -574,8 +576,8 @@ async fn another_mode_replaces_the_system_root_and_nothing_else() {
             mode: mode.into(),
             ..Default::default()
         };
-        bench.chat.allow_reset();
-        bench.chat.reply_text("It has two lines.");
+        bench.endpoint.allow_reset();
+        bench.endpoint.reply_text("It has two lines.");
         let asked = says("Only look.", AgentMode::Ask);
         bench.cursor.start_message(asked).await.finish().await.success();
         let asked = bench.cursor.state();
@@ -609,15 +611,15 @@ async fn another_mode_replaces_the_system_root_and_nothing_else() {
         let reminders = |body: &Bytes| String::from_utf8_lossy(body).matches("<mode_change>").count();
         assert_eq!((reminders(earlier), reminders(later)), (0, 1));
 
-        bench.chat.reply_text("Two.");
+        bench.endpoint.reply_text("Two.");
         let more = says("How many?", AgentMode::Ask);
         bench.cursor.start_message(more).await.finish().await.success();
         let asked = bench.cursor.state();
         assert_eq!(reminders(&bench.bodies()[3]), 1, "the mode has not changed again");
 
         // Back again: the same root as at first. A message without a mode means the agent, whatever the state holds.
-        bench.chat.allow_reset();
-        bench.chat.reply_text("Done.");
+        bench.endpoint.allow_reset();
+        bench.endpoint.reply_text("Done.");
         bench.cursor.send("Now do it.").await.success();
         assert_eq!(reminders(&bench.bodies()[4]), 2);
         let back = bench.cursor.state();
@@ -641,7 +643,7 @@ async fn a_resumed_turn_keeps_the_mode_of_the_state() {
     for api in APIS {
         let mut bench = Bench::over(api).await;
         bench
-            .chat
+            .endpoint
             .reply_calls([("call_1", "Read", r#"{"path":"runs.txt"}"#)]);
         bench.file("runs.txt", "one\n");
         bench.cursor.hooks.exec = Box::new(|exec| match exec.message {
@@ -658,7 +660,7 @@ async fn a_resumed_turn_keeps_the_mode_of_the_state() {
         turn.close();
         bench.cursor.hooks.exec = Box::new(|_| ExecAnswer::Run);
         let cut = bench.cursor.state();
-        bench.chat.reply_text("One line.");
+        bench.endpoint.reply_text("One line.");
         bench.cursor.resume().await.success();
         let resumed = bench.cursor.state();
         assert_eq!(resumed.mode, Some(AgentMode::Ask.into()));

@@ -41,10 +41,10 @@ use tokio_util::sync::CancellationToken;
 async fn failing_turn(replies: impl Fn(&Endpoint) -> Vec<Reply>, seen: impl Fn(&TurnReport, usize)) {
     for api in APIS {
         let mut bench = Bench::over(api).await;
-        bench.chat.reply_text("First answer.");
+        bench.endpoint.reply_text("First answer.");
         bench.cursor.send("First question.").await.success();
-        for reply in replies(&bench.chat) {
-            bench.chat.reply(reply);
+        for reply in replies(&bench.endpoint) {
+            bench.endpoint.reply(reply);
         }
         let failed = bench.cursor.send("Second question.").await;
         assert!(matches!(failed.end, End::Error { .. }), "{failed}");
@@ -56,7 +56,7 @@ async fn failing_turn(replies: impl Fn(&Endpoint) -> Vec<Reply>, seen: impl Fn(&
         );
         let asked = bench.bodies().len() - 1;
         seen(&failed, asked);
-        bench.chat.reply_text("Third answer.");
+        bench.endpoint.reply_text("Third answer.");
         bench.cursor.send("Third question.").await.success();
         let bodies = bench.bodies();
         let [first, second, .., third] = &bodies[..] else {
@@ -108,9 +108,9 @@ async fn an_endpoint_that_recovers_before_any_output_is_not_noticed() {
     for api in APIS {
         let mut bench = Bench::over(api).await;
         bench
-            .chat
+            .endpoint
             .reply_status(429, &[("retry-after-ms", "5")], r#"{"error":{"message":"slow"}}"#);
-        bench.chat.reply_text("There.");
+        bench.endpoint.reply_text("There.");
         let report = bench.cursor.send("Hello?").await.success();
         assert_eq!(report.text, "There.");
         let bodies = bench.bodies();
@@ -235,8 +235,8 @@ async fn arguments_that_are_no_json_fail_the_run_and_run_nothing() {
 async fn assert_told(name: &str, arguments: &str, words: &str) {
     for api in APIS {
         let mut bench = Bench::over(api).await;
-        bench.chat.reply_calls([("call_1", name, arguments)]);
-        bench.chat.reply_text("I see.");
+        bench.endpoint.reply_calls([("call_1", name, arguments)]);
+        bench.endpoint.reply_text("I see.");
         let report = bench.cursor.send("Do it.").await.success();
         assert_eq!(report.text, "I see.");
         assert_eq!(
@@ -279,8 +279,8 @@ async fn an_unknown_model_is_refused_before_anything_happens() {
 async fn a_second_run_request_ends_the_run() {
     for api in APIS {
         let mut bench = Bench::over(api).await;
-        let (reply, gate) = bench.chat.text("never read").hold_headers();
-        bench.chat.reply(reply);
+        let (reply, gate) = bench.endpoint.text("never read").hold_headers();
+        bench.endpoint.reply(reply);
         let mut turn = bench.cursor.start_turn("Hello?").await;
         turn.until_checkpoint(0).await;
         gate.arrived().await;
@@ -309,7 +309,7 @@ async fn a_refused_blob_ends_the_run_before_the_model_is_called() {
     );
     assert_eq!(bench.bodies().len(), 0);
     bench.cursor.hooks.set = Box::new(|_| SetAnswer::Acknowledge);
-    bench.chat.reply_text("There.");
+    bench.endpoint.reply_text("There.");
     bench.cursor.send("Hello?").await.success();
     bench.assert_clean();
 }
@@ -320,7 +320,7 @@ async fn a_blob_refused_after_a_round_ends_the_run_with_the_round_still_pending(
         let mut bench = Bench::over(api).await;
         bench.file("a.txt", "one\n");
         bench
-            .chat
+            .endpoint
             .reply_calls([("call_1", "Read", r#"{"path":"a.txt"}"#)]);
         bench.cursor.hooks.set = Box::new(|args| {
             let is_result = args.blob_data.starts_with(br#"{"role":"tool""#);
@@ -335,7 +335,7 @@ async fn a_blob_refused_after_a_round_ends_the_run_with_the_round_still_pending(
         assert_eq!(bench.bodies().len(), 1);
         assert_eq!(bench.cursor.state().pending_tool_calls.len(), 1);
         bench.cursor.hooks.set = Box::new(|_| SetAnswer::Acknowledge);
-        bench.chat.reply_text("One line.");
+        bench.endpoint.reply_text("One line.");
         bench.cursor.resume().await.success();
         assert_eq!(roles(&bench.added()), ["assistant", "tool"]);
         bench.assert_clean();
@@ -349,7 +349,7 @@ async fn a_blob_that_is_refused_after_its_round_is_named_as_the_cause() {
     let mut bench = Bench::new().await;
     bench.file("a.txt", "one\n");
     let calls = [("call_1", "Read", r#"{"path":"a.txt"}"#)];
-    bench.chat.reply(Reply::answer(None, "Look.", &calls));
+    bench.endpoint.reply(Reply::answer(None, "Look.", &calls));
     bench.cursor.hooks.set = Box::new(|args| {
         let is_staged_step = args.blob_data.windows(5).any(|text| text == b"Look.");
         if is_staged_step {
@@ -391,10 +391,12 @@ async fn a_blob_that_is_never_acknowledged_is_given_up_by_name() {
 async fn a_client_that_closes_the_stream_ends_the_model_call() {
     for api in APIS {
         let mut bench = Bench::over(api).await;
-        let answer = bench.chat.text("A long answer that is never read to its end.");
+        let answer = bench
+            .endpoint
+            .text("A long answer that is never read to its end.");
         let begun = answer.behind("A lon");
         let (reply, gate) = answer.hold_at(begun);
-        bench.chat.reply(reply);
+        bench.endpoint.reply(reply);
         let mut turn = bench.cursor.start_turn("Tell me.").await;
         turn.until("text", |frame| {
             let RunFrame::Message(message) = frame else {
@@ -407,7 +409,7 @@ async fn a_client_that_closes_the_stream_ends_the_model_call() {
         let report = turn.close();
         assert_eq!(report.end, End::Closed);
         gate.gone().await;
-        bench.chat.reply_text("Short.");
+        bench.endpoint.reply_text("Short.");
         bench.cursor.send("Shorter, please.").await.success();
         assert_eq!(roles(&bench.added()), ["user"]);
         bench.assert_clean();
@@ -418,8 +420,8 @@ async fn a_client_that_closes_the_stream_ends_the_model_call() {
 async fn a_cancel_action_ends_the_run_with_canceled() {
     for api in APIS {
         let mut bench = Bench::over(api).await;
-        let (reply, gate) = bench.chat.text("never read").hold_headers();
-        bench.chat.reply(reply);
+        let (reply, gate) = bench.endpoint.text("never read").hold_headers();
+        bench.endpoint.reply(reply);
         let mut turn = bench.cursor.start_turn("Tell me.").await;
         turn.until_checkpoint(0).await;
         gate.arrived().await;
@@ -434,10 +436,10 @@ async fn a_cancel_action_ends_the_run_with_canceled() {
 #[tokio::test]
 async fn a_stop_of_the_server_ends_an_open_run_with_canceled() {
     let bench = Bench::new().await;
-    let (reply, gate) = bench.chat.text("never read").hold_headers();
-    bench.chat.reply(reply);
+    let (reply, gate) = bench.endpoint.text("never read").hold_headers();
+    bench.endpoint.reply(reply);
     let Bench {
-        chat,
+        endpoint,
         server,
         mut cursor,
         workspace: _workspace,
@@ -450,7 +452,7 @@ async fn a_stop_of_the_server_ends_an_open_run_with_canceled() {
     assert_eq!(report.error().0, "canceled");
     gate.gone().await;
     cursor.assert_clean();
-    chat.assert_clean();
+    endpoint.assert_clean();
 }
 
 #[tokio::test]
@@ -461,9 +463,9 @@ async fn an_exec_that_is_closed_or_thrown_without_a_result_is_a_result_that_the_
         }] {
             let mut bench = Bench::over(api).await;
             bench
-                .chat
+                .endpoint
                 .reply_calls([("call_1", "Read", r#"{"path":"a.txt"}"#)]);
-            bench.chat.reply_text("I see.");
+            bench.endpoint.reply_text("I see.");
             let mut first = true;
             bench.cursor.hooks.exec = Box::new(move |exec| {
                 // The first exec asks for the request context.
@@ -484,9 +486,9 @@ async fn an_exec_that_is_closed_or_thrown_without_a_result_is_a_result_that_the_
 async fn an_empty_answer_is_said_to_the_person_and_kept_from_the_history() {
     for api in APIS {
         let mut bench = Bench::over(api).await;
-        bench.chat.reply_text("");
+        bench.endpoint.reply_text("");
         bench.cursor.send("Say nothing.").await.success();
-        bench.chat.reply_text("Something.");
+        bench.endpoint.reply_text("Something.");
         bench.cursor.send("And now?").await.success();
         assert_eq!(roles(&bench.added()), ["user"]);
         bench.assert_clean();
@@ -497,17 +499,17 @@ async fn an_empty_answer_is_said_to_the_person_and_kept_from_the_history() {
 async fn two_sends_at_once_leave_one_history() {
     for api in APIS {
         let mut bench = Bench::over(api).await;
-        bench.chat.reply_text("First answer.");
+        bench.endpoint.reply_text("First answer.");
         bench.cursor.send("First question.").await.success();
         let mut other = bench.cursor.twin();
-        let (held, gate) = bench.chat.text("never read").hold_headers();
-        bench.chat.reply(held);
-        bench.chat.reply_text("Other answer.");
+        let (held, gate) = bench.endpoint.text("never read").hold_headers();
+        bench.endpoint.reply(held);
+        bench.endpoint.reply_text("Other answer.");
         let mut turn = bench.cursor.start_turn("Second question.").await;
         turn.until_checkpoint(0).await;
         gate.arrived().await;
         // The endpoint sees a branch: both begin with the same first turn.
-        bench.chat.allow_reset();
+        bench.endpoint.allow_reset();
         other.send("Another question.").await.success();
         let report = turn.finish().await;
         assert_eq!(report.error().0, "canceled");
@@ -521,10 +523,10 @@ async fn two_sends_at_once_leave_one_history() {
 async fn a_failed_turn_is_no_hindrance_after_a_restart() {
     for (api, database) in over_each_api([Database::Kept, Database::Lost]) {
         let mut bench = Bench::over(api).await;
-        bench.chat.reply(failed(401));
+        bench.endpoint.reply(failed(401));
         bench.cursor.send("First question.").await.error();
         let mut bench = bench.restart(database).await;
-        bench.chat.reply_text("Now.");
+        bench.endpoint.reply_text("Now.");
         bench.cursor.send("Again.").await.success();
         assert_eq!(roles(&bench.added()), ["user"], "{database:?}");
         bench.assert_clean();

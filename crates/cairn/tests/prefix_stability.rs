@@ -62,11 +62,11 @@ async fn ten_turns_with_tools_and_restarts_are_one_growing_prefix() {
             let read = format!("read_{turn}");
             let run = format!("run_{turn}");
             let command = format!(r#"{{"command":"echo turn {turn}"}}"#);
-            bench.chat.reply_calls([
+            bench.endpoint.reply_calls([
                 (read.as_str(), "Read", r#"{"path":"a.txt"}"#),
                 (run.as_str(), "Shell", command.as_str()),
             ]);
-            bench.chat.reply_text(&format!("Turn {turn} is done."));
+            bench.endpoint.reply_text(&format!("Turn {turn} is done."));
             bench
                 .cursor
                 .send(&format!("Turn {turn}, please."))
@@ -91,15 +91,15 @@ async fn argument_text_is_replayed_as_the_model_wrote_it() {
     for (api, database) in over_each_api([None, Some(Database::Kept), Some(Database::Lost)]) {
         let mut bench = Bench::over(api).await;
         bench.file("a.txt", "one\n");
-        bench.chat.reply_calls([("call_1", "Read", odd)]);
-        bench.chat.reply_text("Done.");
+        bench.endpoint.reply_calls([("call_1", "Read", odd)]);
+        bench.endpoint.reply_text("Done.");
         bench.cursor.send("Read it.").await.success();
         let added = bench.added();
         let sent = &added[0]["tool_calls"][0]["function"]["arguments"];
         // Where they are sent as an object, the space around it is no part of them.
         assert_eq!(sent, if api == Api::Anthropic { odd.trim() } else { odd });
         bench = bench.maybe_restart(database).await;
-        bench.chat.reply_text("Again.");
+        bench.endpoint.reply_text("Again.");
         bench.cursor.send("Again?").await.success();
         assert_eq!(roles(&bench.added()), ["assistant", "user"], "{database:?}");
         bench.assert_clean();
@@ -110,12 +110,12 @@ async fn argument_text_is_replayed_as_the_model_wrote_it() {
 async fn no_arguments_are_an_empty_object_once_and_for_all() {
     for (api, database) in over_each_api([Database::Kept, Database::Lost]) {
         let mut bench = Bench::over(api).await;
-        bench.chat.reply_calls([("call_1", "TodoWrite", "")]);
-        bench.chat.reply_text("Done.");
+        bench.endpoint.reply_calls([("call_1", "TodoWrite", "")]);
+        bench.endpoint.reply_text("Done.");
         bench.cursor.send("Do it.").await.success();
         assert_eq!(bench.added()[0]["tool_calls"][0]["function"]["arguments"], "{}");
         let mut bench = bench.restart(database).await;
-        bench.chat.reply_text("Again.");
+        bench.endpoint.reply_text("Again.");
         bench.cursor.send("Again?").await.success();
         assert_eq!(roles(&bench.added()), ["assistant", "user"], "{database:?}");
         bench.assert_clean();
@@ -128,17 +128,19 @@ async fn thinking_goes_back_as_it_came() {
         let mut bench = Bench::over(api).await;
         bench.file("a.txt", "one\n");
         let thought = "First \u{1f914}, then\n\n  \"read\". ";
-        bench.chat.reply(bench.chat.said(
+        bench.endpoint.reply(bench.endpoint.said(
             Some(thought),
             "Let me look.",
             &[("call_1", "Read", r#"{"path":"a.txt"}"#)],
         ));
-        bench.chat.reply(bench.chat.said(Some("Easy."), "One line.", &[]));
+        bench
+            .endpoint
+            .reply(bench.endpoint.said(Some("Easy."), "One line.", &[]));
         let report = bench.cursor.send("Read it.").await.success();
         assert_eq!(report.thinking, format!("{thought}Easy."));
         assert_eq!(bench.added()[0]["reasoning_content"], thought);
         bench = bench.maybe_restart(database).await;
-        bench.chat.reply_text("Again.");
+        bench.endpoint.reply_text("Again.");
         bench.cursor.send("Again?").await.success();
         let added = bench.added();
         assert_eq!(roles(&added), ["assistant", "user"], "{database:?}");
@@ -152,11 +154,11 @@ async fn multi_byte_text_survives_every_way_of_being_stored() {
     for api in APIS {
         let mut bench = Bench::over(api).await;
         let text = "Grüße, 世界 \u{1f680} — \u{2028}\"quoted\" \\ \u{7f}";
-        bench.chat.reply(bench.chat.text(text).split_every(1));
+        bench.endpoint.reply(bench.endpoint.text(text).split_every(1));
         let report = bench.cursor.send(text).await.success();
         assert_eq!(report.text, text);
         let mut bench = bench.restart(Database::Lost).await;
-        bench.chat.reply_text("Again.");
+        bench.endpoint.reply_text("Again.");
         bench.cursor.send("Again?").await.success();
         assert_eq!(bench.added()[0]["content"], text);
         bench.assert_clean();
@@ -168,7 +170,7 @@ async fn a_turn_without_news_adds_one_message() {
     for api in APIS {
         let mut bench = Bench::over(api).await;
         for turn in 0..3 {
-            bench.chat.reply_text("Yes.");
+            bench.endpoint.reply_text("Yes.");
             bench.cursor.send(&format!("Question {turn}?")).await.success();
         }
         let bodies = bench.bodies();

@@ -25,8 +25,8 @@ use support::wire_bench::{APIS, Bench, over_each_api, roles};
 
 /// One call, run in the workspace, and what the model was told of it.
 async fn one_call(bench: &mut Bench, name: &str, arguments: &str) -> (TurnReport, String) {
-    bench.chat.reply_calls([("call_1", name, arguments)]);
-    bench.chat.reply_text("Done.");
+    bench.endpoint.reply_calls([("call_1", name, arguments)]);
+    bench.endpoint.reply_text("Done.");
     let report = bench.cursor.send("Do it.").await.success();
     assert_eq!(report.text, "Done.");
     let added = bench.added();
@@ -141,12 +141,12 @@ async fn a_tool_that_the_client_cannot_run_is_an_error_that_the_model_sees() {
 async fn results_reach_the_model_in_the_order_in_which_they_came() {
     for api in APIS {
         let mut bench = Bench::over(api).await;
-        bench.chat.reply_calls([
+        bench.endpoint.reply_calls([
             ("call_a", "Shell", r#"{"command":"echo a"}"#),
             ("call_b", "Shell", r#"{"command":"echo b"}"#),
             ("call_c", "Shell", r#"{"command":"echo c"}"#),
         ]);
-        bench.chat.reply_text("Done.");
+        bench.endpoint.reply_text("Done.");
         bench.cursor.hooks.exec = Box::new(|exec| match exec.message {
             Some(exec_server_message::Message::ShellStreamArgs(_)) => ExecAnswer::Hold,
             _ => ExecAnswer::Run,
@@ -188,11 +188,11 @@ async fn uploads_that_come_in_another_order_or_twice_change_nothing() {
         let mut bench = Bench::over(api).await;
         bench.file("a.txt", "one\n");
         bench.cursor.hooks.append = Box::new(move |_| fault);
-        bench.chat.reply_calls([
+        bench.endpoint.reply_calls([
             ("call_1", "Read", r#"{"path":"a.txt"}"#),
             ("call_2", "Shell", r#"{"command":"cat a.txt"}"#),
         ]);
-        bench.chat.reply_text("Done.");
+        bench.endpoint.reply_text("Done.");
         bench.cursor.send("Do it.").await.success();
         assert_eq!(roles(&bench.added()), ["assistant", "tool", "tool"]);
         bench.assert_clean();
@@ -205,13 +205,13 @@ async fn several_rounds_are_one_turn() {
         let mut bench = Bench::over(api).await;
         bench.file("a.txt", "one\n");
         bench
-            .chat
+            .endpoint
             .reply_calls([("functions.Read:0", "Read", r#"{"path":"a.txt"}"#)]);
         // The same id again: the endpoint's ids are not unique, the history's are.
         bench
-            .chat
+            .endpoint
             .reply_calls([("functions.Read:0", "Read", r#"{"path":"a.txt"}"#)]);
-        bench.chat.reply_text("Twice the same.");
+        bench.endpoint.reply_text("Twice the same.");
         let report = bench.cursor.send("Read it twice.").await.success();
         assert_eq!(bench.bodies().len(), 3);
         assert_eq!(report.calls.len(), 2);

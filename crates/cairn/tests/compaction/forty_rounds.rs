@@ -81,10 +81,10 @@ async fn a_long_output_is_cut_once_and_stays_so_for_forty_rounds() {
         };
         let arguments = format!("{{\"path\":\"{path}\"}}");
         bench
-            .chat
+            .endpoint
             .reply_calls([(&*format!("call_{round}"), "Read", &*arguments)]);
     }
-    bench.chat.reply_text("Done.");
+    bench.endpoint.reply_text("Done.");
     bench.cursor.send("Read and read again.").await.success();
     let bodies = bench.bodies();
     assert_eq!(bodies.len(), ROUNDS + 1);
@@ -102,6 +102,6 @@ async fn a_long_output_is_cut_once_and_stays_so_for_forty_rounds() {
         assert_eq!(result.contains(note), is_long, "round {round}");
         assert_eq!(result, &results[if is_long { 3 } else { 0 }], "round {round}");
     }
-    assert_eq!(bench.chat.resets(), Vec::<usize>::new());
+    assert_eq!(bench.endpoint.resets(), Vec::<usize>::new());
     bench.assert_clean();
 }

@@ -25,7 +25,7 @@ async fn without_usage_the_meter_shows_an_estimate_and_the_conversation_is_summa
         let mut bench = Bench::new().await;
         // Each character is three bytes: a token by the estimate.
         let long = "言".repeat(110_000);
-        bench.chat.reply(uncounted(&long));
+        bench.endpoint.reply(uncounted(&long));
         let report = bench.cursor.send("Tell me.").await.success();
         // Usage stays what the endpoint said: nothing.
         let spent = report.turn_ended.unwrap();
@@ -41,8 +41,8 @@ async fn without_usage_the_meter_shows_an_estimate_and_the_conversation_is_summa
         };
         assert_eq!(state.cairn_size, Some(estimated));
         let mut bench = bench.restart(database).await;
-        bench.chat.reply(uncounted("The gist."));
-        bench.chat.reply(uncounted("Still so."));
+        bench.endpoint.reply(uncounted("The gist."));
+        bench.endpoint.reply(uncounted("Still so."));
         let report = bench.cursor.send("And now?").await.success();
         assert_eq!(
             report.summaries,
@@ -64,18 +64,18 @@ async fn without_usage_the_meter_shows_an_estimate_and_the_conversation_is_summa
 #[tokio::test]
 async fn a_reported_size_is_kept_where_a_later_answer_brings_none() {
     let mut bench = Bench::new().await;
-    bench.chat.reply(Reply::text("One.").counted(50_000, 10));
+    bench.endpoint.reply(Reply::text("One.").counted(50_000, 10));
     bench.cursor.send("One?").await.success();
     assert_eq!(bench.cursor.state().token_details.unwrap().used_tokens, 50_010);
     for reply in [uncounted("Two."), Reply::text("Three.").counted(0, 0)] {
-        bench.chat.reply(reply);
+        bench.endpoint.reply(reply);
         bench.cursor.send("More?").await.success();
         let state = bench.cursor.state();
         let used = state.token_details.unwrap().used_tokens;
         assert!(used > 50_010 && used < 51_000, "{used}");
         assert!(state.cairn_size.unwrap().estimated);
     }
-    bench.chat.reply(Reply::text("Four.").counted(51_000, 10));
+    bench.endpoint.reply(Reply::text("Four.").counted(51_000, 10));
     bench.cursor.send("More?").await.success();
     let state = bench.cursor.state();
     assert_eq!(
@@ -91,29 +91,31 @@ async fn a_compaction_that_did_not_help_is_repeated_only_for_enough_new_material
     let mut shown = Vec::new();
     for database in BOTH {
         let mut bench = Bench::new().await;
-        bench.chat.reply(Reply::text("0.").counted(THRESHOLD, 10));
+        bench.endpoint.reply(Reply::text("0.").counted(THRESHOLD, 10));
         bench.cursor.send("0?").await.success();
         let mut turns = Vec::new();
-        bench.chat.reply(Reply::text("The gist.").counted(THRESHOLD, 900));
+        bench
+            .endpoint
+            .reply(Reply::text("The gist.").counted(THRESHOLD, 900));
         let grown = THRESHOLD + THRESHOLD / 16;
         for (turn, size) in [THRESHOLD, THRESHOLD + 200, grown - 100, grown, 9_000]
             .into_iter()
             .enumerate()
         {
             if turn == 4 {
-                bench.chat.reply(Reply::text("The second gist."));
+                bench.endpoint.reply(Reply::text("The second gist."));
             }
             bench
-                .chat
+                .endpoint
                 .reply(Reply::text(&format!("{turn}.")).counted(size, 10));
             let report = bench.cursor.send("Go on.").await.success();
             turns.push((report.summaries.clone(), report.text.clone()));
             bench = bench.restart(database).await;
         }
-        bench.chat.reply(Reply::text("Small.").counted(9_100, 10));
+        bench.endpoint.reply(Reply::text("Small.").counted(9_100, 10));
         bench.cursor.send("Sure?").await.success();
         assert_eq!(roles(&bench.added()), ["assistant", "user"]);
-        assert_eq!(bench.chat.resets(), [2, 7], "{database:?}");
+        assert_eq!(bench.endpoint.resets(), [2, 7], "{database:?}");
         bench.assert_clean();
         shown.push(turns);
     }

@@ -280,10 +280,10 @@ async fn a_shortened_round_is_in_the_clients_state_and_stays_as_it_is_wherever_i
         let mut bench = Bench::over(api).await;
         bench.file("long.txt", &"line of text\n".repeat(5_000));
         bench
-            .chat
+            .endpoint
             .reply_calls([("call_a", "Read", r#"{"path":"long.txt"}"#)]);
-        bench.chat.reply_status(400, &[], REFUSED);
-        bench.chat.reply_text("Long.");
+        bench.endpoint.reply_status(400, &[], REFUSED);
+        bench.endpoint.reply_text("Long.");
         let report = bench.cursor.send("Read long.txt.").await.success();
         assert_eq!(report.text, "Long.");
         assert_eq!(
@@ -313,11 +313,11 @@ async fn a_shortened_round_is_in_the_clients_state_and_stays_as_it_is_wherever_i
         assert_eq!(archive.summarized_messages.len(), 4);
         let mut bench = bench.restart(database).await;
         for said in ["Sure?", "Really?"] {
-            bench.chat.reply_text("Yes.");
+            bench.endpoint.reply_text("Yes.");
             bench.cursor.send(said).await.success();
             assert_eq!(roles(&bench.added()), ["assistant", "user"], "{database:?}");
         }
-        assert_eq!(bench.chat.resets(), [2]);
+        assert_eq!(bench.endpoint.resets(), [2]);
         bench.assert_clean();
     }
 }
@@ -326,7 +326,7 @@ async fn a_shortened_round_is_in_the_clients_state_and_stays_as_it_is_wherever_i
 async fn a_message_that_is_too_long_is_told_to_the_person_and_the_next_one_goes_through() {
     for (api, database) in over_each_api(BOTH) {
         let mut bench = Bench::over(api).await;
-        bench.chat.reply_status(400, &[], REFUSED);
+        bench.endpoint.reply_status(400, &[], REFUSED);
         let report = bench.cursor.send(&"words ".repeat(10_000)).await;
         let (code, message) = report.error();
         assert_eq!(code, "unavailable");
@@ -335,8 +335,8 @@ async fn a_message_that_is_too_long_is_told_to_the_person_and_the_next_one_goes_
             "{message}"
         );
         let mut bench = bench.restart(database).await;
-        bench.chat.reply_status(400, &[], REFUSED);
-        bench.chat.reply_text("Go on.");
+        bench.endpoint.reply_status(400, &[], REFUSED);
+        bench.endpoint.reply_text("Go on.");
         let report = bench.cursor.send("In short?").await.success();
         assert_eq!(report.text, "Go on.");
         assert_eq!(
@@ -344,7 +344,7 @@ async fn a_message_that_is_too_long_is_told_to_the_person_and_the_next_one_goes_
             ["started", "Messages that were shortened: 1.", "completed"]
         );
         let mut bench = bench.restart(database).await;
-        bench.chat.reply_text("Yes.");
+        bench.endpoint.reply_text("Yes.");
         bench.cursor.send("Sure?").await.success();
         assert_eq!(roles(&bench.added()), ["assistant", "user"], "{database:?}");
         let kept = messages(&bench.bodies()[2]);
@@ -365,10 +365,10 @@ async fn a_cut_at_any_frame_of_a_shortening_goes_on_from_what_the_client_holds()
         let mut bench = Bench::over(api).await;
         bench.file("long.txt", &"line of text\n".repeat(5_000));
         bench
-            .chat
+            .endpoint
             .reply_calls([("call_a", "Read", r#"{"path":"long.txt"}"#)]);
-        bench.chat.reply_status(400, &[], REFUSED);
-        bench.chat.reply_text("Long.");
+        bench.endpoint.reply_status(400, &[], REFUSED);
+        bench.endpoint.reply_text("Long.");
         bench.cursor.hooks.cut_after = Some(frames);
         let report = bench.cursor.send("Read long.txt.").await;
         bench.cursor.hooks.cut_after = None;
@@ -379,17 +379,17 @@ async fn a_cut_at_any_frame_of_a_shortening_goes_on_from_what_the_client_holds()
         for frames in (1..whole).rev().take(14) {
             let (bench, _) = cut_after(api, frames).await;
             let mut bench = bench.restart(BOTH[frames % 2]).await;
-            bench.chat.forget_replies();
+            bench.endpoint.forget_replies();
             // Whatever the client holds: the round whole, which is refused once more, or shortened.
             if bench.cursor.state().summary_archives.is_empty() {
-                bench.chat.reply_status(400, &[], REFUSED);
-                bench.chat.reply_text("The gist.");
+                bench.endpoint.reply_status(400, &[], REFUSED);
+                bench.endpoint.reply_text("The gist.");
             }
-            bench.chat.reply_text("Go on.");
-            bench.chat.allow_reset();
+            bench.endpoint.reply_text("Go on.");
+            bench.endpoint.allow_reset();
             let report = bench.cursor.send("Are you there?").await.success();
             assert_eq!(report.text, "Go on.", "{api:?}: after {frames} frames");
-            bench.chat.reply_text("Yes.");
+            bench.endpoint.reply_text("Yes.");
             bench.cursor.send("Sure?").await.success();
             assert_eq!(
                 roles(&bench.added()),
@@ -419,12 +419,12 @@ async fn every_wording_of_a_full_context_has_the_conversation_summarised_once() 
         "the request exceeds the available context size, try increasing it",
     ] {
         let mut bench = Bench::new().await;
-        bench.chat.reply_text("One.");
+        bench.endpoint.reply_text("One.");
         bench.cursor.send("One?").await.success();
         let body = serde_json::json!({ "error": { "message": words } }).to_string();
-        bench.chat.reply_status(400, &[], &body);
-        bench.chat.reply_text("The gist.");
-        bench.chat.reply_text("Two.");
+        bench.endpoint.reply_status(400, &[], &body);
+        bench.endpoint.reply_text("The gist.");
+        bench.endpoint.reply_text("Two.");
         let report = bench.cursor.send("Two?").await.success();
         assert_eq!(report.summaries, ["started", "The gist.", "completed"], "{words}");
         assert_eq!((&*report.text, bench.bodies().len()), ("Two.", 4), "{words}");

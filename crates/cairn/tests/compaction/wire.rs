@@ -18,11 +18,11 @@ const BOTH: [Database; 2] = [Database::Kept, Database::Lost];
 async fn first_turn(bench: &mut Bench, size: u64) {
     bench.file("a.txt", "one\ntwo\n");
     bench
-        .chat
+        .endpoint
         .reply_calls([("call_a", "Read", r#"{"path":"a.txt"}"#)]);
     bench
-        .chat
-        .reply(bench.chat.text("It has two lines.").counted(size - 10, 10));
+        .endpoint
+        .reply(bench.endpoint.text("It has two lines.").counted(size - 10, 10));
     bench.cursor.send("What is in a.txt?").await.success();
 }
 
@@ -58,9 +58,11 @@ async fn a_full_conversation_is_summarised_before_the_next_answer_and_goes_on_wh
         let mut bench = Bench::over(api).await;
         first_turn(&mut bench, LARGE).await;
         bench
-            .chat
-            .reply(bench.chat.text("The gist.").counted(LARGE, 2000));
-        bench.chat.reply(bench.chat.text("Still two.").counted(9_000, 10));
+            .endpoint
+            .reply(bench.endpoint.text("The gist.").counted(LARGE, 2000));
+        bench
+            .endpoint
+            .reply(bench.endpoint.text("Still two.").counted(9_000, 10));
         let report = bench.cursor.send("And now?").await.success();
         assert_eq!(report.text, "Still two.");
         assert_eq!(report.summaries, ["started", "The gist.", "completed"]);
@@ -83,12 +85,12 @@ async fn a_full_conversation_is_summarised_before_the_next_answer_and_goes_on_wh
         let mut bench = bench.restart(database).await;
         for turn in 0..3 {
             bench
-                .chat
-                .reply(bench.chat.text("Yes.").counted(9_100 + turn, 10));
+                .endpoint
+                .reply(bench.endpoint.text("Yes.").counted(9_100 + turn, 10));
             bench.cursor.send("Sure?").await.success();
             assert_eq!(roles(&bench.added()), ["assistant", "user"], "{database:?}");
         }
-        assert_eq!(bench.chat.resets(), [3]);
+        assert_eq!(bench.endpoint.resets(), [3]);
         bench.assert_clean();
     }
 }
@@ -99,11 +101,11 @@ async fn a_full_conversation_is_summarised_after_a_restart_too() {
         let mut bench = Bench::over(api).await;
         first_turn(&mut bench, LARGE).await;
         let mut bench = bench.restart(database).await;
-        bench.chat.reply_text("The gist.");
-        bench.chat.reply_text("Still two.");
+        bench.endpoint.reply_text("The gist.");
+        bench.endpoint.reply_text("Still two.");
         let report = bench.cursor.send("And now?").await.success();
         assert_eq!(report.summaries, ["started", "The gist.", "completed"]);
-        assert_eq!(bench.chat.resets(), [3]);
+        assert_eq!(bench.endpoint.resets(), [3]);
         bench.assert_clean();
     }
 }
@@ -114,13 +116,13 @@ async fn the_archive_names_all_that_the_summary_took_the_place_of() {
         let mut bench = Bench::over(api).await;
         first_turn(&mut bench, 500).await;
         let before = bench.cursor.state();
-        bench.chat.reply_text("The first gist.");
+        bench.endpoint.reply_text("The first gist.");
         bench.cursor.summarize().await.success();
         let first = bench.cursor.state();
-        bench.chat.reply_text("Still two.");
+        bench.endpoint.reply_text("Still two.");
         bench.cursor.send("And now?").await.success();
         let between = bench.cursor.state();
-        bench.chat.reply_text("The second gist.");
+        bench.endpoint.reply_text("The second gist.");
         bench.cursor.summarize().await.success();
         let second = bench.cursor.state();
         let archives: Vec<_> = second
@@ -165,7 +167,9 @@ async fn a_summary_on_demand_extends_the_last_request_and_the_next_turn_goes_on_
         let mut bench = Bench::over(api).await;
         first_turn(&mut bench, 500).await;
         let turns = bench.cursor.state().turns;
-        bench.chat.reply(bench.chat.text("The gist.").counted(600, 50));
+        bench
+            .endpoint
+            .reply(bench.endpoint.text("The gist.").counted(600, 50));
         let report = bench.cursor.summarize().await.success();
         assert_eq!(report.text, "", "a summary is no answer");
         assert_eq!(report.summaries, ["started", "The gist.", "completed"]);
@@ -174,15 +178,15 @@ async fn a_summary_on_demand_extends_the_last_request_and_the_next_turn_goes_on_
         let state = bench.cursor.state();
         assert_eq!((&state.turns, state.token_details), (&turns, None));
         let mut bench = bench.restart(database).await;
-        bench.chat.reply_text("Still two.");
+        bench.endpoint.reply_text("Still two.");
         bench.cursor.send("And now?").await.success();
         let bodies = bench.bodies();
         assert_compacted(&bodies[3], "The gist.");
         assert_eq!(messages(&bodies[3]).len(), 4);
-        bench.chat.reply_text("Yes.");
+        bench.endpoint.reply_text("Yes.");
         bench.cursor.send("Sure?").await.success();
         assert_eq!(roles(&bench.added()), ["assistant", "user"], "{database:?}");
-        assert_eq!(bench.chat.resets(), [3]);
+        assert_eq!(bench.endpoint.resets(), [3]);
         bench.assert_clean();
     }
 }
@@ -207,14 +211,14 @@ async fn between_two_rounds_the_turns_message_and_its_steps_stay() {
         let mut bench = Bench::over(api).await;
         bench.file("a.txt", "one\n");
         for (call, size) in [("call_1", 500), ("call_2", LARGE)] {
-            let reply = bench.chat.calls([(call, "Read", r#"{"path":"a.txt"}"#)]);
-            bench.chat.reply(reply.counted(size - 10, 10));
+            let reply = bench.endpoint.calls([(call, "Read", r#"{"path":"a.txt"}"#)]);
+            bench.endpoint.reply(reply.counted(size - 10, 10));
         }
-        bench.chat.reply_text("The gist.");
+        bench.endpoint.reply_text("The gist.");
         bench
-            .chat
+            .endpoint
             .reply_calls([("call_3", "Read", r#"{"path":"a.txt"}"#)]);
-        bench.chat.reply_text("Done.");
+        bench.endpoint.reply_text("Done.");
         let report = bench.cursor.send("Read it thrice.").await.success();
         assert_eq!(report.calls.len(), 3);
         let bodies = bench.bodies();
@@ -253,9 +257,9 @@ async fn an_endpoints_own_words_for_a_full_context_have_the_conversation_summari
     ]) {
         let mut bench = Bench::over(api).await;
         first_turn(&mut bench, 500).await;
-        bench.chat.reply_status(status, &[], body);
-        bench.chat.reply_text("The gist.");
-        bench.chat.reply_text("Still two.");
+        bench.endpoint.reply_status(status, &[], body);
+        bench.endpoint.reply_text("The gist.");
+        bench.endpoint.reply_text("Still two.");
         let report = bench.cursor.send("And now?").await.success();
         assert_eq!(report.text, "Still two.", "{body}");
         let bodies = bench.bodies();
@@ -265,14 +269,14 @@ async fn an_endpoints_own_words_for_a_full_context_have_the_conversation_summari
         assert_compacted(&bodies[4], "The gist.");
         let database = BOTH[body.len() % 2];
         let mut bench = bench.restart(database).await;
-        bench.chat.reply_text("Yes.");
+        bench.endpoint.reply_text("Yes.");
         bench.cursor.send("Sure?").await.success();
         assert_eq!(
             roles(&bench.added()),
             ["assistant", "user"],
             "{body} {database:?}"
         );
-        assert_eq!(bench.chat.resets(), [4]);
+        assert_eq!(bench.endpoint.resets(), [4]);
         bench.assert_clean();
     }
 }
@@ -284,11 +288,11 @@ async fn no_summary_is_a_notice_and_the_conversation_goes_on_as_it_was() {
         first_turn(&mut bench, LARGE).await;
         let roots = bench.cursor.state().root_prompt_messages_json;
         bench
-            .chat
+            .endpoint
             .reply_calls([("call_b", "Shell", r#"{"command":"echo no > ran.txt"}"#)]);
         bench
-            .chat
-            .reply(bench.chat.text("Still two.").counted(LARGE + 20, 10));
+            .endpoint
+            .reply(bench.endpoint.text("Still two.").counted(LARGE + 20, 10));
         let report = bench.cursor.send("And now?").await.success();
         assert_eq!(report.summaries, ["started", "completed"]);
         assert_eq!(
@@ -313,12 +317,14 @@ async fn a_summary_on_demand_that_does_not_come_is_an_error_and_changes_nothing(
         let mut bench = Bench::over(api).await;
         first_turn(&mut bench, 500).await;
         let roots = bench.cursor.state().root_prompt_messages_json;
-        bench.chat.reply_status(401, &[], r#"{"error":{"message":"no"}}"#);
+        bench
+            .endpoint
+            .reply_status(401, &[], r#"{"error":{"message":"no"}}"#);
         let report = bench.cursor.summarize().await;
         assert_eq!(report.error().0, "unavailable");
         assert_eq!(report.summaries, ["started", "completed"]);
         assert_eq!(bench.cursor.state().root_prompt_messages_json, roots);
-        bench.chat.reply_text("Still two.");
+        bench.endpoint.reply_text("Still two.");
         bench.cursor.send("And now?").await.success();
         let bodies = bench.bodies();
         assert_eq!(roles(&added(&bodies[1], &bodies[3])), ["assistant", "user"]);
@@ -330,8 +336,8 @@ async fn a_summary_on_demand_that_does_not_come_is_an_error_and_changes_nothing(
 async fn cut_after(api: Api, frames: usize) -> (Bench, TurnReport) {
     let mut bench = Bench::over(api).await;
     first_turn(&mut bench, LARGE).await;
-    bench.chat.reply_text("The gist.");
-    bench.chat.reply_text("Still two.");
+    bench.endpoint.reply_text("The gist.");
+    bench.endpoint.reply_text("Still two.");
     bench.cursor.hooks.cut_after = Some(frames);
     let report = bench.cursor.send("And now?").await;
     bench.cursor.hooks.cut_after = None;
@@ -349,13 +355,13 @@ async fn a_cut_at_any_frame_of_a_compaction_goes_on_from_what_the_client_holds()
             assert_eq!(report.end, End::Closed, "after {frames} frames");
             let mut bench = bench.restart(BOTH[frames % 2]).await;
             // Replies that the cut turn did not ask for are answers to nothing now.
-            bench.chat.forget_replies();
+            bench.endpoint.forget_replies();
             let compacted = !bench.cursor.state().summary_archives.is_empty();
             if !compacted {
-                bench.chat.reply_text("The gist again.");
+                bench.endpoint.reply_text("The gist again.");
             }
-            bench.chat.reply_text("Go on.");
-            bench.chat.allow_reset();
+            bench.endpoint.reply_text("Go on.");
+            bench.endpoint.allow_reset();
             let report = bench.cursor.send("Are you there?").await.success();
             assert_eq!(report.text, "Go on.", "after {frames} frames");
             assert_eq!(report.summaries.is_empty(), compacted, "after {frames} frames");
@@ -364,7 +370,7 @@ async fn a_cut_at_any_frame_of_a_compaction_goes_on_from_what_the_client_holds()
             assert_compacted(&last, gist);
             let state = bench.cursor.state();
             assert_eq!(state.summary_archives.len(), 1);
-            bench.chat.reply_text("Yes.");
+            bench.endpoint.reply_text("Yes.");
             bench.cursor.send("Sure?").await.success();
             assert_eq!(
                 roles(&bench.added()),
@@ -382,7 +388,7 @@ async fn a_round_that_was_cut_is_answered_as_interrupted_before_it_is_summarised
         let mut bench = Bench::over(api).await;
         first_turn(&mut bench, 500).await;
         bench
-            .chat
+            .endpoint
             .reply_calls([("call_b", "Shell", r#"{"command":"echo no > ran.txt"}"#)]);
         bench.cursor.hooks.exec = Box::new(|exec| match exec.message {
             Some(exec_server_message::Message::RequestContextArgs(_)) => ExecAnswer::Run,
@@ -392,7 +398,7 @@ async fn a_round_that_was_cut_is_answered_as_interrupted_before_it_is_summarised
         turn.until_checkpoint(1).await;
         turn.close();
         let mut bench = bench.restart(database).await;
-        bench.chat.reply_text("The gist.");
+        bench.endpoint.reply_text("The gist.");
         let report = bench.cursor.summarize().await.success();
         assert_eq!(report.calls, []);
         let asked = bench.added();
@@ -402,7 +408,7 @@ async fn a_round_that_was_cut_is_answered_as_interrupted_before_it_is_summarised
         assert_eq!(state.pending_tool_calls, Vec::<String>::new());
         assert_eq!(state.root_prompt_messages_json.len(), 3);
         bench.cursor.hooks.exec = Box::new(|_| ExecAnswer::Run);
-        bench.chat.reply_text("Yes.");
+        bench.endpoint.reply_text("Yes.");
         bench.cursor.send("Sure?").await.success();
         assert_compacted(&bench.bodies().pop().unwrap(), "The gist.");
         assert!(!bench.workspace.path().join("ran.txt").exists());
@@ -415,15 +421,15 @@ async fn a_run_that_was_cut_while_it_summarised_is_resumed_with_a_summary() {
     for (api, database) in over_each_api(BOTH) {
         let mut bench = Bench::over(api).await;
         first_turn(&mut bench, LARGE).await;
-        let (held, gate) = bench.chat.text("never read").hold_headers();
-        bench.chat.reply(held);
+        let (held, gate) = bench.endpoint.text("never read").hold_headers();
+        bench.endpoint.reply(held);
         let mut turn = bench.cursor.start_turn("And now?").await;
         gate_reached(&mut turn, &gate).await;
         turn.close();
         gate.gone().await;
         let mut bench = bench.restart(database).await;
-        bench.chat.reply_text("The gist.");
-        bench.chat.reply_text("Still two.");
+        bench.endpoint.reply_text("The gist.");
+        bench.endpoint.reply_text("Still two.");
         let report = bench.cursor.resume().await.success();
         assert_eq!(report.summaries, ["started", "The gist.", "completed"]);
         let bodies = bench.bodies();
@@ -462,11 +468,11 @@ async fn a_message_that_was_summarised_can_be_edited() {
         let mut bench = Bench::over(api).await;
         for turn in 1..=2 {
             for part in 1..=2 {
-                bench.chat.reply_text(&format!("Answer {turn}.{part}."));
+                bench.endpoint.reply_text(&format!("Answer {turn}.{part}."));
                 let asked = message(&format!("Question {turn}.{part}?"), &format!("m{turn}.{part}"));
                 bench.cursor.start_message(asked).await.finish().await.success();
             }
-            bench.chat.reply_text(&format!("Gist {turn}."));
+            bench.endpoint.reply_text(&format!("Gist {turn}."));
             bench.cursor.summarize().await.success();
         }
         let state = bench.cursor.state();
@@ -477,8 +483,8 @@ async fn a_message_that_was_summarised_can_be_edited() {
             ("m2.2", 1, "rules, Gist 1., Question 2.1?, Answer 2.1., edited"),
             ("m1.2", 0, "rules, Question 1.1?, Answer 1.1., edited"),
         ] {
-            bench.chat.allow_reset();
-            bench.chat.reply_text("Other.");
+            bench.endpoint.allow_reset();
+            bench.endpoint.reply_text("Other.");
             let before = bench.cursor.state();
             let report = bench.cursor.edit(message("edited", id)).await.success();
             assert_eq!(report.text, "Other.");
@@ -490,7 +496,7 @@ async fn a_message_that_was_summarised_can_be_edited() {
             let state = bench.cursor.state();
             assert_eq!(state.summary_archives, before.summary_archives[..archives]);
             assert_eq!(state.summary.is_some(), archives > 0);
-            bench.chat.reply_text("Yes.");
+            bench.endpoint.reply_text("Yes.");
             bench.cursor.send("Sure?").await.success();
             assert_eq!(roles(&bench.added()), ["assistant", "user"]);
         }
@@ -517,7 +523,9 @@ fn gist(message: &Value) -> String {
 async fn a_message_that_is_edited_leaves_the_measure_of_its_branch_behind() {
     for api in APIS {
         let mut bench = Bench::over(api).await;
-        bench.chat.reply(bench.chat.text("Small.").counted(500, 10));
+        bench
+            .endpoint
+            .reply(bench.endpoint.text("Small.").counted(500, 10));
         bench
             .cursor
             .start_message(message("One?", "m1"))
@@ -525,7 +533,9 @@ async fn a_message_that_is_edited_leaves_the_measure_of_its_branch_behind() {
             .finish()
             .await
             .success();
-        bench.chat.reply(bench.chat.text("Large.").counted(LARGE, 10));
+        bench
+            .endpoint
+            .reply(bench.endpoint.text("Large.").counted(LARGE, 10));
         bench
             .cursor
             .start_message(message("Two?", "m2"))
@@ -533,8 +543,10 @@ async fn a_message_that_is_edited_leaves_the_measure_of_its_branch_behind() {
             .finish()
             .await
             .success();
-        bench.chat.reply(bench.chat.text("Other.").counted(600, 10));
-        bench.chat.allow_reset();
+        bench
+            .endpoint
+            .reply(bench.endpoint.text("Other.").counted(600, 10));
+        bench.endpoint.allow_reset();
         let report = bench.cursor.edit(message("Zwei?", "m2")).await.success();
         assert_eq!((&*report.text, report.summaries.len()), ("Other.", 0));
         bench.assert_clean();

@@ -20,7 +20,7 @@ async fn an_endpoints_error_of_two_megabytes_is_one_short_end_frame() {
         .map(|i| char::from_u32(i % 0x80).unwrap())
         .collect();
     let body = json!({"error": {"message": long}}).to_string();
-    bench.chat.reply_status(400, &[], &body);
+    bench.endpoint.reply_status(400, &[], &body);
     let report = bench.cursor.send("Hello?").await;
     let (code, message) = report.error();
     assert_eq!(code, "unavailable");
@@ -31,7 +31,7 @@ async fn an_endpoints_error_of_two_megabytes_is_one_short_end_frame() {
         .iter()
         .filter(|frame| matches!(frame, RunFrame::End(_)));
     assert_eq!(ends.count(), 1);
-    bench.chat.reply_text("Yes.");
+    bench.endpoint.reply_text("Yes.");
     bench.cursor.send("Hello?").await.success();
     bench.assert_clean();
 }
@@ -42,9 +42,9 @@ async fn an_endpoints_error_of_two_megabytes_is_one_short_end_frame() {
 async fn resumes_that_fail_ask_for_the_same_and_the_one_that_works_goes_on() {
     let mut bench = Bench::new().await;
     let calls = [("c1", "Shell", r#"{"command":"echo x >> ran"}"#)];
-    bench.chat.reply(Reply::answer(None, "Look.", &calls));
+    bench.endpoint.reply(Reply::answer(None, "Look.", &calls));
     let cut = Reply::answer(None, "One, two, three, four, five.", &[]).broken_at(700);
-    bench.chat.reply(cut);
+    bench.endpoint.reply(cut);
     let broken = bench.cursor.send("Do it.").await;
     assert_eq!(broken.error().0, "unavailable");
     assert!(broken.text.starts_with("Look.One, "), "{broken}");
@@ -58,8 +58,8 @@ async fn resumes_that_fail_ask_for_the_same_and_the_one_that_works_goes_on() {
     let state = untimed(bench.cursor.state());
     for _ in 0..3 {
         // As often as it is tried before any output.
-        bench.chat.reply(Reply::disconnect());
-        bench.chat.reply(Reply::disconnect());
+        bench.endpoint.reply(Reply::disconnect());
+        bench.endpoint.reply(Reply::disconnect());
         let failed = bench.cursor.resume().await;
         let (code, message) = failed.error();
         assert_eq!(code, "unavailable");
@@ -71,7 +71,7 @@ async fn resumes_that_fail_ask_for_the_same_and_the_one_that_works_goes_on() {
             "a failed resume changed the state"
         );
     }
-    bench.chat.reply_text("Six.");
+    bench.endpoint.reply_text("Six.");
     let done = bench.cursor.resume().await.success();
     assert_eq!((done.text.as_str(), done.calls.len()), ("Six.", 0));
     assert_eq!(bench.read("ran"), "x\n");
@@ -81,7 +81,7 @@ async fn resumes_that_fail_ask_for_the_same_and_the_one_that_works_goes_on() {
     for resumed in &bodies[2..] {
         assert_eq!(resumed, &bodies[1]);
     }
-    bench.chat.reply_text("Good.");
+    bench.endpoint.reply_text("Good.");
     bench.cursor.send("And?").await.success();
     assert_eq!(roles(&bench.added()), ["assistant", "user"]);
     bench.assert_clean();
@@ -98,15 +98,15 @@ async fn three_turns_come_back_after_a_restart_from_wherever_they_are() {
                 let id = format!("call {turn}\n");
                 let arguments = "{ \"path\" : \"a.txt\" }";
                 let calls = [(id.as_str(), "Read", arguments)];
-                bench.chat.reply(Reply::answer(Some("Hm.\r\n"), "", &calls));
-                bench.chat.reply(Reply::answer(Some(" So."), turn, &[]));
+                bench.endpoint.reply(Reply::answer(Some("Hm.\r\n"), "", &calls));
+                bench.endpoint.reply(Reply::answer(Some(" So."), turn, &[]));
                 bench.cursor.send(turn).await.success();
             }
             let mut bench = bench.restart(database).await;
             if !is_sent_along {
                 bench.cursor.hooks.request = Box::new(|request| request.pre_fetched_blobs.clear());
             }
-            bench.chat.reply_text("Fourth.");
+            bench.endpoint.reply_text("Fourth.");
             let report = bench.cursor.send("Fourth.").await.success();
             let asks = database == Database::Lost && !is_sent_along;
             assert_eq!(!report.gets.is_empty(), asks, "{database:?}");
@@ -121,8 +121,8 @@ async fn three_turns_come_back_after_a_restart_from_wherever_they_are() {
 async fn ten_minutes_of_signs_of_life_leave_a_run_as_it_was() {
     let mut bench = Bench::new().await;
     let calls = [("c1", "Shell", r#"{"command":"echo done"}"#)];
-    bench.chat.reply(Reply::answer(None, "", &calls));
-    bench.chat.reply_text("Done.");
+    bench.endpoint.reply(Reply::answer(None, "", &calls));
+    bench.endpoint.reply_text("Done.");
     bench.cursor.hooks.exec = Box::new(hold_commands);
     let mut turn = bench.cursor.start_turn("Wait for it.").await;
     let exec = turn.until_held(1).await[0].id;

@@ -102,7 +102,7 @@ async fn pictures_of_all_three_forms_reach_the_model_and_survive_restarts() {
             true => GetAnswer::Bytes(asked.clone()),
             false => GetAnswer::Stored,
         });
-        bench.chat.reply_text("Colours.");
+        bench.endpoint.reply_text("Colours.");
         let report = bench.cursor.start_message(message).await.finish().await.success();
         assert_eq!(report.gets, [hash(&one)]);
         assert_eq!(notices(&report), [""; 0]);
@@ -117,7 +117,7 @@ async fn pictures_of_all_three_forms_reach_the_model_and_survive_restarts() {
         assert!(!String::from_utf8_lossy(&bench.bodies()[0]).contains("canary"));
 
         let mut bench = bench.restart(database).await;
-        bench.chat.reply_text("Still colours.");
+        bench.endpoint.reply_text("Still colours.");
         bench.cursor.send("And now?").await.success();
         assert_eq!(roles(&bench.added()), ["assistant", "user"], "{database:?}");
         bench.assert_clean();
@@ -136,7 +136,7 @@ async fn a_picture_that_cannot_be_used_is_left_out_and_the_rest_of_the_message_s
             DataOrBlobId::Data(good.slice(..40)),
         ],
     );
-    bench.chat.reply_text("A picture.");
+    bench.endpoint.reply_text("A picture.");
     let report = bench.cursor.start_message(message).await.finish().await.success();
     let faults = [
         "Picture 1 was left out: it is not a PNG, JPEG, GIF or WebP file.",
@@ -210,8 +210,8 @@ async fn the_picture_of_a_tool_is_seen_fitted_and_survives_restarts() {
     for database in [Database::Kept, Database::Lost] {
         let mut bench = Bench::new().await;
         with_camera(&mut bench.cursor, blank(1600, 100));
-        bench.chat.reply_calls([("call_1", "cam__shoot", "{}")]);
-        bench.chat.reply_text("Grey.");
+        bench.endpoint.reply_calls([("call_1", "cam__shoot", "{}")]);
+        bench.endpoint.reply_text("Grey.");
         bench.cursor.send("Take a picture.").await.success();
         let added = bench.added();
         assert_eq!(roles(&added), ["assistant", "tool", "user"]);
@@ -226,7 +226,7 @@ async fn the_picture_of_a_tool_is_seen_fitted_and_survives_restarts() {
         assert_eq!(size(&fitted), (1568, 98));
 
         let mut bench = bench.restart(database).await;
-        bench.chat.reply_text("Still grey.");
+        bench.endpoint.reply_text("Still grey.");
         bench.cursor.send("And now?").await.success();
         assert_eq!(roles(&bench.added()), ["assistant", "user"], "{database:?}");
         bench.assert_clean();

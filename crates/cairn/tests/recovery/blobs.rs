@@ -98,7 +98,7 @@ fn is_heartbeat(frame: &RunFrame) -> bool {
 async fn long_turn(bench: &mut Bench, question: &str) -> TurnReport {
     bench.file("a.txt", "one\n");
     let todos = r#"{"merge":false,"todos":[{"id":"a","content":"First","status":"pending"}]}"#;
-    bench.chat.reply(Reply::answer(
+    bench.endpoint.reply(Reply::answer(
         Some("Hm."),
         "Look.",
         &[
@@ -106,12 +106,12 @@ async fn long_turn(bench: &mut Bench, question: &str) -> TurnReport {
             (&format!("{question}-2"), "TodoWrite", todos),
         ],
     ));
-    bench.chat.reply(Reply::answer(
+    bench.endpoint.reply(Reply::answer(
         None,
         "",
         &[(&format!("{question}-3"), "Read", r#"{"path":"a.txt"}"#)],
     ));
-    bench.chat.reply(Reply::answer(Some("So."), "One.", &[]));
+    bench.endpoint.reply(Reply::answer(Some("So."), "One.", &[]));
     bench.cursor.send(question).await.success()
 }
 
@@ -212,13 +212,15 @@ async fn a_step_that_an_earlier_run_of_the_turn_sent_is_not_sent_again() {
     let mut bench = Bench::new().await;
     bench.file("a.txt", "one\n");
     let look = |id| Reply::answer(None, "Look.", &[(id, "Read", r#"{"path":"a.txt"}"#)]);
-    bench.chat.reply(look("call_1"));
-    bench.chat.reply_status(401, &[], r#"{"error":{"message":"no"}}"#);
+    bench.endpoint.reply(look("call_1"));
+    bench
+        .endpoint
+        .reply_status(401, &[], r#"{"error":{"message":"no"}}"#);
     bench.cursor.send("Look twice.").await.error();
     // The same words again, from a client that sends no blobs along.
     bench.cursor.hooks.request = Box::new(|request| request.pre_fetched_blobs.clear());
-    bench.chat.reply(look("call_2"));
-    bench.chat.reply_text("One.");
+    bench.endpoint.reply(look("call_2"));
+    bench.endpoint.reply_text("One.");
     bench.cursor.resume().await.success();
     let state = bench.cursor.state();
     let steps = turn(&bench, state.turns.last().unwrap()).steps;
@@ -231,7 +233,7 @@ async fn a_step_that_an_earlier_run_of_the_turn_sent_is_not_sent_again() {
 #[tokio::test]
 async fn the_end_waits_for_every_blob_of_it() {
     let mut bench = Bench::new().await;
-    bench.chat.reply_text("One.");
+    bench.endpoint.reply_text("One.");
     bench.cursor.hooks.set = Box::new(|args| {
         let is_answer = args.blob_data.starts_with(br#"{"role":"assistant""#);
         if is_answer {
@@ -276,8 +278,8 @@ async fn the_first_model_call_waits_for_the_initial_state() {
         }
     }
     assert_eq!(turn.report().checkpoints.len(), 0);
-    assert_eq!(bench.chat.requests().len(), 0);
-    bench.chat.reply_text("One.");
+    assert_eq!(bench.endpoint.requests().len(), 0);
+    bench.endpoint.reply_text("One.");
     for set in &withheld {
         turn.acknowledge_set(set).await;
     }
@@ -293,8 +295,8 @@ async fn the_beginning_of_a_round_holds_no_tool_back_and_its_end_the_next_model_
         ("call_1", "Read", r#"{"path":"a.txt"}"#),
         ("call_2", "Read", r#"{"path":"a.txt"}"#),
     ];
-    bench.chat.reply(Reply::answer(None, "Look.", &calls));
-    bench.chat.reply_text("One.");
+    bench.endpoint.reply(Reply::answer(None, "Look.", &calls));
+    bench.endpoint.reply_text("One.");
     // The step with the text, which the staged state names.
     let step = ConversationStep {
         message: Some(conversation_step::Message::AssistantMessage(AssistantMessage {
@@ -324,7 +326,7 @@ async fn the_beginning_of_a_round_holds_no_tool_back_and_its_end_the_next_model_
         1,
         "a state named a blob before its acknowledgement"
     );
-    assert_eq!(bench.chat.requests().len(), 1);
+    assert_eq!(bench.endpoint.requests().len(), 1);
     turn.acknowledge_set(&withheld.unwrap()).await;
     let report = turn.finish().await.success();
     let pending: Vec<usize> = report
@@ -341,7 +343,7 @@ async fn the_beginning_of_a_round_holds_no_tool_back_and_its_end_the_next_model_
 /// What the client is told when its state is as `change` makes it.
 async fn refused(change: impl FnOnce(&mut ConversationStateStructure), resume: bool) -> (Bench, String) {
     let mut bench = Bench::new().await;
-    bench.chat.reply_text("Hello.");
+    bench.endpoint.reply_text("Hello.");
     bench.cursor.send("Hello?").await.success();
     let mut bench = bench.restart(Database::Lost).await;
     let mut state = bench.cursor.state();
@@ -458,7 +460,7 @@ async fn refused_edit(
         message_id: "m1".to_owned(),
         ..Default::default()
     };
-    bench.chat.reply_text("Hello.");
+    bench.endpoint.reply_text("Hello.");
     bench
         .cursor
         .start_message(asked("Hello?"))
@@ -466,7 +468,7 @@ async fn refused_edit(
         .finish()
         .await
         .success();
-    bench.chat.reply_text("The gist.");
+    bench.endpoint.reply_text("The gist.");
     bench.cursor.summarize().await.success();
     let (mut state, mut new) = (bench.cursor.state(), Vec::new());
     change(&mut state, &mut new, &bench);
@@ -611,7 +613,7 @@ async fn a_blob_that_is_sent_along_under_no_id_is_named() {
 #[tokio::test]
 async fn a_blob_that_came_along_with_other_bytes_is_sent_when_a_state_names_it_anew() {
     let mut bench = Bench::new().await;
-    bench.chat.reply_text("Hello.");
+    bench.endpoint.reply_text("Hello.");
     bench.cursor.send("Hello?").await.success();
     let answer = turn(&bench, &bench.cursor.state().turns[0]).steps[0].clone();
     let wanted = answer.clone();
@@ -623,7 +625,7 @@ async fn a_blob_that_came_along_with_other_bytes_is_sent_when_a_state_names_it_a
         }
     });
     // The same words again are the same step.
-    bench.chat.reply_text("Hello.");
+    bench.endpoint.reply_text("Hello.");
     let report = bench.cursor.send("Hello again?").await.success();
     assert_eq!(
         turn(&bench, &bench.cursor.state().turns[1]).steps,
@@ -631,5 +633,5 @@ async fn a_blob_that_came_along_with_other_bytes_is_sent_when_a_state_names_it_a
     );
     let sent = sets(&report);
     assert_eq!(sent.iter().filter(|id| **id == answer).count(), 1);
-    bench.chat.assert_clean();
+    bench.endpoint.assert_clean();
 }

@@ -15,7 +15,7 @@ fn last(bench: &Bench) -> (String, Bytes) {
 }
 
 async fn say(bench: &mut Bench, question: &str, answer: &str) -> ConversationStateStructure {
-    bench.chat.reply_text(answer);
+    bench.endpoint.reply_text(answer);
     bench.cursor.send(question).await.success();
     bench.cursor.state()
 }
@@ -33,7 +33,7 @@ async fn an_older_checkpoint_begins_a_branch_and_both_branches_go_on() {
         }
 
         bench.cursor.set_state(&fork);
-        bench.chat.allow_reset();
+        bench.endpoint.allow_reset();
         let new = say(&mut bench, "Another question.", "Another answer.").await;
         let (text, body) = last(&bench);
         assert_eq!(roles(&added(&first_body, &body)), ["assistant", "user"]);
@@ -41,14 +41,14 @@ async fn an_older_checkpoint_begins_a_branch_and_both_branches_go_on() {
 
         // Back to the first branch, which is as it was.
         bench.cursor.set_state(&old);
-        bench.chat.allow_reset();
+        bench.endpoint.allow_reset();
         say(&mut bench, "Question three.", "Answer three.").await;
         let (text, body) = last(&bench);
         assert_eq!(roles(&added(&old_body, &body)), ["assistant", "user"]);
         assert!(!text.contains("Another"), "the other branch was shown");
 
         bench.cursor.set_state(&new);
-        bench.chat.allow_reset();
+        bench.endpoint.allow_reset();
         say(&mut bench, "Yet another question.", "Yes.").await;
         assert!(!last(&bench).0.contains("two."));
         bench.assert_clean();
@@ -75,21 +75,21 @@ async fn an_edited_message_begins_a_branch_and_takes_back_all_that_followed_from
         let mut bench = Bench::new().await;
         bench.file("kept.txt", "kept\n");
         bench.file("left.txt", "left\n");
-        bench.chat.reply_calls([
+        bench.endpoint.reply_calls([
             ("c1", "TodoWrite", todo("kept", "Kept item").as_str()),
             ("c2", "Read", r#"{"path":"kept.txt"}"#),
         ]);
-        bench.chat.reply_text("Answer one.");
+        bench.endpoint.reply_text("Answer one.");
         send_as(&mut bench, "m1", "Question one.").await;
         let fork = bench.cursor.state();
         let fork_body = last(&bench).1;
-        bench.chat.reply_calls([
+        bench.endpoint.reply_calls([
             ("c3", "TodoWrite", todo("left", "Left item").as_str()),
             ("c4", "Read", r#"{"path":"left.txt"}"#),
         ]);
-        bench.chat.reply_text("Answer two.");
+        bench.endpoint.reply_text("Answer two.");
         send_as(&mut bench, "m2", "Question two.").await;
-        bench.chat.reply_text("Answer three.");
+        bench.endpoint.reply_text("Answer three.");
         send_as(&mut bench, "m3", "Question three.").await;
         let old = bench.cursor.state();
         let old_body = last(&bench).1;
@@ -102,11 +102,11 @@ async fn an_edited_message_begins_a_branch_and_takes_back_all_that_followed_from
         }
 
         // The client sends its newest state: only the message's id says where the branch begins.
-        bench.chat.allow_reset();
+        bench.endpoint.allow_reset();
         bench
-            .chat
+            .endpoint
             .reply_calls([("c5", "TodoWrite", todo("new", "New item").as_str())]);
-        bench.chat.reply_text("Another answer.");
+        bench.endpoint.reply_text("Another answer.");
         bench.cursor.cut_back_to = Some(fork.clone());
         let report = send_as(&mut bench, "m2", "Another question two.").await;
         let initial = &report.checkpoints[0];
@@ -127,8 +127,8 @@ async fn an_edited_message_begins_a_branch_and_takes_back_all_that_followed_from
 
         // The branch that was left is as it was.
         bench.cursor.set_state(&old);
-        bench.chat.allow_reset();
-        bench.chat.reply_text("Answer four.");
+        bench.endpoint.allow_reset();
+        bench.endpoint.reply_text("Answer four.");
         send_as(&mut bench, "m4", "Question four.").await;
         let (text, body) = last(&bench);
         assert_eq!(roles(&added(&old_body, &body)), ["assistant", "user"]);
@@ -140,14 +140,14 @@ async fn an_edited_message_begins_a_branch_and_takes_back_all_that_followed_from
 #[tokio::test]
 async fn the_first_message_can_be_edited_and_the_same_message_again_is_no_edit() {
     let mut bench = Bench::new().await;
-    bench.chat.reply_text("Answer one.");
+    bench.endpoint.reply_text("Answer one.");
     send_as(&mut bench, "m1", "Question one.").await;
-    bench.chat.reply_text("Answer two.");
+    bench.endpoint.reply_text("Answer two.");
     send_as(&mut bench, "m2", "Question two.").await;
     let state = bench.cursor.state();
 
-    bench.chat.allow_reset();
-    bench.chat.reply_text("Another answer.");
+    bench.endpoint.allow_reset();
+    bench.endpoint.reply_text("Another answer.");
     bench.cursor.cut_back_to = Some(ConversationStateStructure::default());
     send_as(&mut bench, "m1", "Another question one.").await;
     let (text, _) = last(&bench);
@@ -171,11 +171,11 @@ async fn a_message_that_is_sent_again_is_neither_said_nor_shown_twice() {
         for summarised in [false, true] {
             let mut bench = Bench::new().await;
             for id in ["m1", "m2"] {
-                bench.chat.reply_text("An answer.");
+                bench.endpoint.reply_text("An answer.");
                 send_as(&mut bench, id, &format!("Question {id}.")).await;
             }
             if summarised {
-                bench.chat.reply_text("The gist.");
+                bench.endpoint.reply_text("The gist.");
                 bench.cursor.summarize().await.success();
             }
             let state = bench.cursor.state();
@@ -195,7 +195,7 @@ async fn a_message_that_is_sent_again_is_neither_said_nor_shown_twice() {
                 assert_eq!(now.turns, state.turns, "{case}");
                 assert_eq!(now.summary_archives, state.summary_archives, "{case}");
             }
-            bench.chat.reply_text("Another answer.");
+            bench.endpoint.reply_text("Another answer.");
             send_as(&mut bench, "m3", "Question m3.").await;
             assert_eq!(bench.cursor.state().turns.len(), 3);
             bench.assert_clean();
@@ -208,7 +208,7 @@ async fn a_message_that_is_sent_again_is_neither_said_nor_shown_twice() {
 async fn without_a_database_the_same_message_again_is_no_edit_and_an_edit_of_the_edit_is_one() {
     let mut bench = Bench::new().await;
     for (id, question) in [("m1", "Question one."), ("m2", "Question two.")] {
-        bench.chat.reply_text("An answer.");
+        bench.endpoint.reply_text("An answer.");
         send_as(&mut bench, id, question).await;
     }
     let state = bench.cursor.state();
@@ -221,8 +221,8 @@ async fn without_a_database_the_same_message_again_is_no_edit_and_an_edit_of_the
     bench.assert_clean();
 
     for edited in ["Another question.", "Question two."] {
-        bench.chat.allow_reset();
-        bench.chat.reply_text("Another answer.");
+        bench.endpoint.allow_reset();
+        bench.endpoint.reply_text("Another answer.");
         let message = UserMessage {
             text: edited.to_owned(),
             message_id: "m2".to_owned(),
@@ -247,16 +247,16 @@ async fn a_message_that_was_summarised_can_be_edited_without_a_database() {
         ("m2", "Question two."),
         ("m3", "Question three."),
     ] {
-        bench.chat.reply_text(&format!("Answer to {id}."));
+        bench.endpoint.reply_text(&format!("Answer to {id}."));
         send_as(&mut bench, id, question).await;
     }
-    bench.chat.reply_text("The gist.");
+    bench.endpoint.reply_text("The gist.");
     bench.cursor.summarize().await.success();
     let state = bench.cursor.state();
     assert_eq!((state.turns.len(), state.summary_archives.len()), (3, 1));
     let mut bench = bench.restart(Database::Lost).await;
-    bench.chat.allow_reset();
-    bench.chat.reply_text("Other.");
+    bench.endpoint.allow_reset();
+    bench.endpoint.reply_text("Other.");
     let message = UserMessage {
         text: "Another question two.".to_owned(),
         message_id: "m2".to_owned(),
@@ -286,8 +286,8 @@ async fn two_conversations_with_equal_contents_share_nothing() {
     let mut bench = Bench::new().await;
     let mut other = FakeCursor::new(&bench.server.base_url, KEY, "agent-2", bench.workspace.path()).await;
     say(&mut bench, "Question.", "Answer.").await;
-    bench.chat.allow_reset();
-    bench.chat.reply_text("Answer.");
+    bench.endpoint.allow_reset();
+    bench.endpoint.reply_text("Answer.");
     other.send("Question.").await.success();
     let equal = bench.bodies();
     let messages = |body: &Bytes| serde_json::from_slice::<Value>(body).unwrap()["messages"].clone();
@@ -297,14 +297,14 @@ async fn two_conversations_with_equal_contents_share_nothing() {
     );
 
     // One goes on while the other one runs: neither stops or sees the other.
-    bench.chat.allow_reset();
+    bench.endpoint.allow_reset();
     let (held, gate) = super::support::strict_chat::Reply::text("One.").hold_headers();
-    bench.chat.reply(held);
-    bench.chat.reply_text("Two.");
+    bench.endpoint.reply(held);
+    bench.endpoint.reply_text("Two.");
     let mut turn = bench.cursor.start_turn("Only here.").await;
     turn.until_checkpoint(0).await;
     gate.arrived().await;
-    bench.chat.allow_reset();
+    bench.endpoint.allow_reset();
     assert_eq!(other.send("Only there.").await.success().text, "Two.");
     gate.open();
     assert_eq!(turn.finish().await.success().text, "One.");
@@ -329,10 +329,10 @@ async fn a_branch_knows_the_mode_of_the_turn_before_it() {
         let mut bench = Bench::new().await;
         if switched {
             bench
-                .chat
+                .endpoint
                 .reply_calls([("c1", "SwitchMode", r#"{"target_mode_id":"plan"}"#)]);
         }
-        bench.chat.reply_text("Answer one.");
+        bench.endpoint.reply_text("Answer one.");
         send_as(&mut bench, "m1", "Question one.").await;
         let fork = bench.cursor.state();
         let mut newest = AgentMode::Agent;
@@ -341,8 +341,8 @@ async fn a_branch_knows_the_mode_of_the_turn_before_it() {
             (3, AgentMode::Agent, agent),
             (4, AgentMode::Plan, plan),
         ] {
-            bench.chat.allow_reset();
-            bench.chat.reply_text("An answer.");
+            bench.endpoint.allow_reset();
+            bench.endpoint.reply_text("An answer.");
             bench.cursor.cut_back_to = (turn > 2).then(|| fork.clone());
             let message = message("m2", &format!("Question {turn}."), mode);
             let turn = bench.cursor.start_message(message).await;

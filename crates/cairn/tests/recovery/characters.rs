@@ -34,10 +34,12 @@ async fn characters_that_come_a_byte_at_a_time_stay_whole() {
         let arguments = json!({"path": "文.txt", "contents": content}).to_string();
         let arguments = arguments.replace('\u{1f600}', "\\ud83d\\ude00");
         let call = ("call_1", "Write", arguments.as_str());
-        let first = bench.chat.said(Some("想 \u{1f914}…"), "写 \u{1f30d}", &[call]);
-        bench.chat.reply(framing.of(first));
-        let second = bench.chat.said(Some("好 \u{1f917}"), "完 \u{1f389}", &[]);
-        bench.chat.reply(framing.of(second));
+        let first = bench
+            .endpoint
+            .said(Some("想 \u{1f914}…"), "写 \u{1f30d}", &[call]);
+        bench.endpoint.reply(framing.of(first));
+        let second = bench.endpoint.said(Some("好 \u{1f917}"), "完 \u{1f389}", &[]);
+        bench.endpoint.reply(framing.of(second));
         let report = bench.cursor.send("写吧 \u{1f58b}").await.success();
         assert_eq!(bench.read("文.txt"), content, "{api:?} {framing:?}");
         assert_eq!(
@@ -48,7 +50,7 @@ async fn characters_that_come_a_byte_at_a_time_stay_whole() {
 
         // A server that has nothing but the client's checkpoint goes on with the same bytes.
         let mut bench = bench.restart(Database::Lost).await;
-        bench.chat.reply(bench.chat.said(Some("嗯"), "是", &[]));
+        bench.endpoint.reply(bench.endpoint.said(Some("嗯"), "是", &[]));
         bench.cursor.send("好吗?").await.success();
         bench.added();
         let body = bench.bodies().pop().unwrap();

@@ -35,8 +35,10 @@ async fn each_turn_has_one_timing_whose_beginning_stays() {
     let mut bench = Bench::new().await;
     bench.file("a.txt", "one\n");
     let before = cairn::clock::unix_ms();
-    bench.chat.reply_calls([("c1", "Read", r#"{"path":"a.txt"}"#)]);
-    bench.chat.reply_text("One line.");
+    bench
+        .endpoint
+        .reply_calls([("c1", "Read", r#"{"path":"a.txt"}"#)]);
+    bench.endpoint.reply_text("One line.");
     let first = bench.cursor.send("Read it.").await.success();
     let begun = first.checkpoints[0].turn_timings[0].timestamp_ms;
     assert!((before..=cairn::clock::unix_ms()).contains(&begun));
@@ -50,7 +52,9 @@ async fn each_turn_has_one_timing_whose_beginning_stays() {
     assert!(duration <= cairn::clock::unix_ms() - before);
 
     // A turn that is cut and resumed stays one turn.
-    bench.chat.reply_calls([("c2", "Read", r#"{"path":"a.txt"}"#)]);
+    bench
+        .endpoint
+        .reply_calls([("c2", "Read", r#"{"path":"a.txt"}"#)]);
     bench.cursor.hooks.exec = Box::new(|exec| match exec.message {
         Some(exec_server_message::Message::RequestContextArgs(_)) => ExecAnswer::Run,
         _ => ExecAnswer::Hold,
@@ -60,7 +64,7 @@ async fn each_turn_has_one_timing_whose_beginning_stays() {
     turn.close();
     bench.cursor.hooks.exec = Box::new(|_| ExecAnswer::Run);
     let mut bench = bench.restart(Database::Lost).await;
-    bench.chat.reply_text("Still one.");
+    bench.endpoint.reply_text("Still one.");
     let resumed = bench.cursor.resume().await.success();
     let last = &resumed.checkpoints.last().unwrap().turn_timings;
     assert_eq!(last.len(), 2);
@@ -96,9 +100,11 @@ fn answer(text: &str, usage: &Value) -> Reply {
 async fn the_context_is_as_full_as_the_last_model_call_says() {
     let mut bench = Bench::new().await;
     bench.file("a.txt", "one\n");
-    bench.chat.reply_calls([("c1", "Read", r#"{"path":"a.txt"}"#)]);
+    bench
+        .endpoint
+        .reply_calls([("c1", "Read", r#"{"path":"a.txt"}"#)]);
     let larger = json!({"prompt_tokens": 300, "completion_tokens": 20, "total_tokens": 320});
-    bench.chat.reply(answer("One line.", &larger));
+    bench.endpoint.reply(answer("One line.", &larger));
     let report = bench.cursor.send("Read it.").await.success();
     let used = |state: &cairn::cursor::proto::agent::ConversationStateStructure| state.token_details;
     let full = |used_tokens| {
@@ -113,7 +119,7 @@ async fn the_context_is_as_full_as_the_last_model_call_says() {
         [None, full(110), full(110), full(320), full(320), full(320)]
     );
     // What nobody reported is estimated from there on, and marked as such.
-    bench.chat.reply(answer("Good.", &Value::Null));
+    bench.endpoint.reply(answer("Good.", &Value::Null));
     let report = bench.cursor.send("Good?").await.success();
     let (first, rest) = report.checkpoints.split_first().unwrap();
     assert_eq!((used(first), first.cairn_size), (full(320), None));
@@ -132,11 +138,11 @@ async fn files_that_were_read_are_named_once_in_the_order_of_their_first_reading
         bench.file(name, "x\n");
     }
     let read = |id: &'static str, path: &'static str| (id, "Read", path);
-    bench.chat.reply_calls([read("1", r#"{"path":"b"}"#)]);
-    bench.chat.reply_calls([read("2", r#"{"path":"a"}"#)]);
-    bench.chat.reply_calls([read("3", r#"{"path":"missing"}"#)]);
-    bench.chat.reply_calls([read("4", r#"{"path":"b"}"#)]);
-    bench.chat.reply_text("Read.");
+    bench.endpoint.reply_calls([read("1", r#"{"path":"b"}"#)]);
+    bench.endpoint.reply_calls([read("2", r#"{"path":"a"}"#)]);
+    bench.endpoint.reply_calls([read("3", r#"{"path":"missing"}"#)]);
+    bench.endpoint.reply_calls([read("4", r#"{"path":"b"}"#)]);
+    bench.endpoint.reply_text("Read.");
     let report = bench.cursor.send("Read them.").await.success();
     let path = |name: &str| bench.workspace.path().join(name).to_str().unwrap().to_owned();
     assert_eq!(
@@ -154,7 +160,7 @@ const FOREIGN: [u32; 18] = [
 #[tokio::test]
 async fn fields_that_the_client_owns_and_a_plan_that_nobody_changed_go_back_unchanged() {
     let mut bench = Bench::new().await;
-    bench.chat.reply_text("Hello.");
+    bench.endpoint.reply_text("Hello.");
     bench.cursor.send("Hello?").await.success();
     let mut foreign = BytesMut::new();
     for field in FOREIGN {
@@ -182,8 +188,10 @@ async fn fields_that_the_client_owns_and_a_plan_that_nobody_changed_go_back_unch
         request.conversation_state = Some([&appended[..], &state[..]].concat().into());
     });
     bench.file("a.txt", "one\n");
-    bench.chat.reply_calls([("c1", "Read", r#"{"path":"a.txt"}"#)]);
-    bench.chat.reply_text("One line.");
+    bench
+        .endpoint
+        .reply_calls([("c1", "Read", r#"{"path":"a.txt"}"#)]);
+    bench.endpoint.reply_text("One line.");
     let report = bench.cursor.send("Read it.").await.success();
     let checkpoints = checkpoints(&report);
     assert_eq!(checkpoints.len(), 6);
@@ -235,7 +243,7 @@ async fn a_plan_and_what_else_was_derived_are_the_same_after_a_restart_and_after
         bench.file("a.txt", "one\n");
         let create =
             json!({"name": "N", "overview": "O", "plan": PLAN, "todos": [{"id": "s", "content": "S"}]});
-        bench.chat.reply_calls([
+        bench.endpoint.reply_calls([
             ("c1", "Read", r#"{"path":"a.txt"}"#),
             (
                 "c2",
@@ -244,10 +252,10 @@ async fn a_plan_and_what_else_was_derived_are_the_same_after_a_restart_and_after
             ),
         ]);
         bench
-            .chat
+            .endpoint
             .reply_calls([("c3", "CreatePlan", create.to_string().as_str())]);
         let usage = json!({"prompt_tokens": 300, "completion_tokens": 20, "total_tokens": 320});
-        bench.chat.reply(answer("Planned.", &usage));
+        bench.endpoint.reply(answer("Planned.", &usage));
         let first = plan(&mut bench, "m1", "Plan it.").await;
         let state = bench.cursor.state();
         let blob = |id: &Bytes| bench.cursor.blobs().get(id).unwrap().clone();
@@ -283,7 +291,7 @@ async fn a_plan_and_what_else_was_derived_are_the_same_after_a_restart_and_after
         );
 
         let mut bench = bench.restart(database).await;
-        bench.chat.reply(answer("More.", &Value::Null));
+        bench.endpoint.reply(answer("More.", &Value::Null));
         let next = plan(&mut bench, "m2", "And then?").await;
         assert_eq!(next.gets, Vec::<Bytes>::new());
         for checkpoint in &next.checkpoints {
@@ -294,8 +302,8 @@ async fn a_plan_and_what_else_was_derived_are_the_same_after_a_restart_and_after
 
         // An edit forgets all that and reads it from the steps of the turns before it.
         let mut bench = bench.restart(database).await;
-        bench.chat.allow_reset();
-        bench.chat.reply(answer("Otherwise.", &Value::Null));
+        bench.endpoint.allow_reset();
+        bench.endpoint.reply(answer("Otherwise.", &Value::Null));
         bench.cursor.cut_back_to = Some(state.clone());
         let edited = plan(&mut bench, "m2", "And otherwise?").await;
         for checkpoint in &edited.checkpoints {
@@ -318,7 +326,7 @@ async fn what_a_stopped_round_listed_and_planned_is_kept_as_its_results_are() {
         let mut bench = Bench::new().await;
         bench.file("a.txt", "one\n");
         let create = json!({"name": "N", "overview": "O", "plan": PLAN, "todos": []}).to_string();
-        bench.chat.reply_calls([
+        bench.endpoint.reply_calls([
             ("c1", "TodoWrite", todo(false, "t").as_str()),
             ("c2", "CreatePlan", create.as_str()),
             ("c3", "Read", r#"{"path":"a.txt"}"#),
@@ -345,9 +353,9 @@ async fn what_a_stopped_round_listed_and_planned_is_kept_as_its_results_are() {
         bench.cursor.hooks.exec = Box::new(|_| ExecAnswer::Run);
         let mut bench = bench.maybe_restart(database).await;
         bench
-            .chat
+            .endpoint
             .reply_calls([("c4", "TodoWrite", todo(true, "u").as_str())]);
-        bench.chat.reply_text("Good.");
+        bench.endpoint.reply_text("Good.");
         let report = plan(&mut bench, "m2", "Go on.").await;
         let listed = |state: &ConversationStateStructure| -> Vec<String> {
             let blob = |id: &Bytes| bench.cursor.blobs().get(id).unwrap().clone();
@@ -395,12 +403,12 @@ async fn the_steps_of_a_subagent_are_the_same_after_a_restart_and_after_an_edit(
             request.subagent_type_name = Some("generalPurpose".to_owned());
             request.conversation_group_id = Some("agent-0".to_owned());
         });
-        bench.chat.reply_calls([(
+        bench.endpoint.reply_calls([(
             "c1",
             "UpdateCurrentStep",
             r#"{"current_step":"done","final_summary":"read it","completed_subtitle":"one line"}"#,
         )]);
-        bench.chat.reply_text("One line.");
+        bench.endpoint.reply_text("One line.");
         bench.cursor.send("Read it.").await.success();
         let state = bench.cursor.state();
         assert_eq!(state.communicate_update_history.len(), 1);
@@ -412,8 +420,8 @@ async fn the_steps_of_a_subagent_are_the_same_after_a_restart_and_after_an_edit(
             ..Default::default()
         };
         for said in ["Sure?", "Really?"] {
-            bench.chat.allow_reset();
-            bench.chat.reply_text("Yes.");
+            bench.endpoint.allow_reset();
+            bench.endpoint.reply_text("Yes.");
             bench.cursor.cut_back_to = Some(state.clone());
             let next = bench.cursor.start_message(message(said)).await.finish().await;
             for checkpoint in &next.success().checkpoints {

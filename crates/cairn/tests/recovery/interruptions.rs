@@ -101,8 +101,8 @@ fn assert_one_of_two(added: &[Value]) {
 async fn a_message_that_is_sent_while_tools_run_is_not_lost() {
     for api in APIS {
         let mut bench = Bench::over(api).await;
-        bench.chat.reply_calls(TWO_COMMANDS);
-        bench.chat.reply_text("Understood.");
+        bench.endpoint.reply_calls(TWO_COMMANDS);
+        bench.endpoint.reply_text("Understood.");
         hold_tools(&mut bench.cursor);
         let mut turn = bench.cursor.start_turn("Run both.").await;
         let open = one_of_two(&mut turn).await;
@@ -126,12 +126,12 @@ async fn a_stop_while_arguments_stream_leaves_nothing_of_the_call() {
     for (api, by_action) in over_each_api([true, false]) {
         let mut bench = Bench::over(api).await;
         let whole = bench
-            .chat
+            .endpoint
             .calls([("call_1", "Shell", r#"{"command":"echo never run"}"#)]);
         // In the middle of the arguments: after the call's beginning, before its end.
         let begun = whole.behind("o nev");
         let (held, gate) = whole.hold_at(begun);
-        bench.chat.reply(held);
+        bench.endpoint.reply(held);
         let mut turn = bench.cursor.start_turn("Run it.").await;
         turn.until("a piece of the arguments", |frame| {
             matches!(update_of(frame), Some(Update::PartialToolCall(partial)) if !partial.args_text_delta.is_empty())
@@ -148,7 +148,7 @@ async fn a_stop_while_arguments_stream_leaves_nothing_of_the_call() {
         gate.gone().await;
         assert!(report.execs.iter().all(is_context), "a cut call was run");
         assert_eq!(aborted(&report), [] as [u32; 0]);
-        bench.chat.reply_text("Good.");
+        bench.endpoint.reply_text("Good.");
         bench.cursor.send("Leave it.").await.success();
         assert_eq!(roles(&bench.added()), ["user"]);
         bench.assert_clean();
@@ -159,7 +159,7 @@ async fn a_stop_while_arguments_stream_leaves_nothing_of_the_call() {
 async fn a_stop_while_a_command_runs_keeps_the_result_that_came_and_says_so_of_the_other() {
     for (api, by_action) in over_each_api([true, false]) {
         let mut bench = Bench::over(api).await;
-        bench.chat.reply_calls(TWO_COMMANDS);
+        bench.endpoint.reply_calls(TWO_COMMANDS);
         hold_tools(&mut bench.cursor);
         let mut turn = bench.cursor.start_turn("Run both.").await;
         let open = one_of_two(&mut turn).await;
@@ -175,7 +175,7 @@ async fn a_stop_while_a_command_runs_keeps_the_result_that_came_and_says_so_of_t
             turn.close();
         }
         run_tools(&mut bench.cursor);
-        bench.chat.reply_text("Good.");
+        bench.endpoint.reply_text("Good.");
         let report = bench.cursor.send("Leave it.").await.success();
         assert!(
             report.execs.iter().all(is_context),
@@ -191,13 +191,13 @@ async fn a_stop_and_a_result_at_the_same_time_leave_one_result_for_each_call() {
     for (api, result_first) in over_each_api([true, false]) {
         for _ in 0..4 {
             let mut bench = Bench::over(api).await;
-            bench.chat.reply_calls(TWO_COMMANDS);
+            bench.endpoint.reply_calls(TWO_COMMANDS);
             hold_tools(&mut bench.cursor);
             let mut turn = bench.cursor.start_turn("Run both.").await;
             let open = one_of_two(&mut turn).await;
             // The run may come as far as its next model call, or even to its end.
-            bench.chat.reply_text("Either.");
-            bench.chat.reply_text("Or.");
+            bench.endpoint.reply_text("Either.");
+            bench.endpoint.reply_text("Or.");
             if result_first {
                 turn.release(open).await;
                 turn.cancel().await;
@@ -223,7 +223,7 @@ async fn a_stop_and_a_result_at_the_same_time_leave_one_result_for_each_call() {
                 results[1].contains("second") || results[1].contains("unknown"),
                 "{results:?}"
             );
-            assert_eq!(bench.chat.violations(), Vec::<String>::new());
+            assert_eq!(bench.endpoint.violations(), Vec::<String>::new());
             bench.cursor.assert_clean();
         }
     }
@@ -233,7 +233,7 @@ async fn a_stop_and_a_result_at_the_same_time_leave_one_result_for_each_call() {
 async fn a_refusal_of_the_person_is_told_as_one_and_a_stop_before_it_is_not() {
     for api in APIS {
         let mut bench = Bench::over(api).await;
-        bench.chat.reply_calls(TWO_COMMANDS);
+        bench.endpoint.reply_calls(TWO_COMMANDS);
         bench.cursor.hooks.exec = Box::new(|exec| {
             if is_context(exec) {
                 return ExecAnswer::Run;
@@ -261,7 +261,7 @@ async fn a_refusal_of_the_person_is_told_as_one_and_a_stop_before_it_is_not() {
         turn.cancel().await;
         turn.finish().await.error();
         run_tools(&mut bench.cursor);
-        bench.chat.reply_text("Good.");
+        bench.endpoint.reply_text("Good.");
         bench.cursor.send("Leave it.").await.success();
         let added = bench.added();
         let results = contents(&added);
@@ -280,12 +280,12 @@ async fn a_refusal_of_the_person_is_told_as_one_and_a_stop_before_it_is_not() {
 async fn a_refusal_after_a_newer_run_began_is_told_to_nobody() {
     for api in APIS {
         let mut bench = Bench::over(api).await;
-        bench.chat.reply_calls([
+        bench.endpoint.reply_calls([
             ("call_1", "Shell", r#"{"command":"echo never run"}"#),
             ("call_2", "WebFetch", r#"{"url":"https://example.com/"}"#),
         ]);
-        let (held, gate) = bench.chat.text("Understood.").hold_headers();
-        bench.chat.reply(held);
+        let (held, gate) = bench.endpoint.text("Understood.").hold_headers();
+        bench.endpoint.reply(held);
         hold_tools(&mut bench.cursor);
         bench.cursor.hooks.holds_queries = true;
         let mut old = bench.cursor.start_turn("Do both.").await;
@@ -335,7 +335,7 @@ async fn a_refusal_after_a_newer_run_began_is_told_to_nobody() {
                 .all(|told| told.contains("interrupted") && told.contains("unknown")),
             "{told:?}"
         );
-        bench.chat.reply_text("Good.");
+        bench.endpoint.reply_text("Good.");
         window.send("And?").await.success();
         assert_eq!(roles(&bench.added()), ["assistant", "user"]);
         window.assert_clean();
@@ -357,20 +357,20 @@ fn query_of(frame: &RunFrame) -> Option<u32> {
 #[tokio::test]
 async fn a_request_that_is_still_prepared_when_a_newer_run_has_ended_begins_nothing() {
     let mut bench = Bench::new().await;
-    bench.chat.reply_text("Hello.");
+    bench.endpoint.reply_text("Hello.");
     bench.cursor.send("Hello?").await.success();
     bench.cursor.hooks.exec = Box::new(|_| ExecAnswer::Hold);
     let mut old = bench.cursor.start_turn("Old words.").await;
     let context = old.until_held(1).await[0].id;
     let mut window = old.twin();
-    bench.chat.reply_text("New answer.");
+    bench.endpoint.reply_text("New answer.");
     window.send("New words.").await.success();
 
     old.release(context).await;
     let report = old.finish().await;
     assert_eq!(report.error().0, "canceled");
     assert_eq!((report.checkpoints.len(), report.sets), (0, 0));
-    bench.chat.reply_text("Another answer.");
+    bench.endpoint.reply_text("Another answer.");
     window.send("More words.").await.success();
     assert_eq!(roles(&bench.added()), ["assistant", "user"]);
     assert_eq!(bench.bodies().len(), 3);
@@ -388,7 +388,7 @@ fn shell(id: u32, event: shell_stream::Event) -> cairn::cursor::proto::agent::ag
 #[tokio::test]
 async fn a_command_in_the_background_is_not_stopped_with_its_run() {
     let mut bench = Bench::new().await;
-    bench.chat.reply_calls(TWO_COMMANDS);
+    bench.endpoint.reply_calls(TWO_COMMANDS);
     bench.cursor.hooks.exec = Box::new(|exec| match &exec.message {
         Some(exec_server_message::Message::ShellStreamArgs(args)) if args.command.contains("first") => {
             ExecAnswer::Reply(vec![

@@ -26,11 +26,11 @@ async fn repeated_resumes_end_with_a_reason_until_one_advances() {
     for (api, database) in over_each_api([None, Some(Database::Kept), Some(Database::Lost)]) {
         let mut bench = Bench::over(api).await;
         let append = r#"{"command":"echo x >> runs.txt"}"#;
-        bench.chat.reply_calls([("call_1", "Shell", append)]);
+        bench.endpoint.reply_calls([("call_1", "Shell", append)]);
         // Three pieces of text, then the line breaks.
-        let answer = bench.chat.text("One two three four five six seven.");
+        let answer = bench.endpoint.text("One two three four five six seven.");
         let begun = answer.behind("ree f");
-        bench.chat.reply(answer.broken_at(begun));
+        bench.endpoint.reply(answer.broken_at(begun));
         let report = bench.cursor.send("Run it once.").await;
         assert_eq!(report.error().0, "unavailable");
         assert!(!report.text.is_empty());
@@ -41,7 +41,7 @@ async fn repeated_resumes_end_with_a_reason_until_one_advances() {
         bench = bench.maybe_restart(database).await;
         for _ in 0..3 {
             bench
-                .chat
+                .endpoint
                 .reply_status(401, &[], r#"{"error":{"message":"no credit left"}}"#);
             let report = bench.cursor.resume().await;
             let (code, message) = report.error();
@@ -55,7 +55,7 @@ async fn repeated_resumes_end_with_a_reason_until_one_advances() {
                 state.root_prompt_messages_json
             );
         }
-        bench.chat.reply_text("Done.");
+        bench.endpoint.reply_text("Done.");
         let report = bench.cursor.resume().await.success();
         assert_eq!((tools(&report), report.text.as_str()), (0, "Done."));
         assert_eq!(bench.bodies().pop().unwrap(), cut);
@@ -75,7 +75,7 @@ async fn a_restored_round_is_the_one_that_was_pending() {
     for (api, database) in over_each_api([Database::Kept, Database::Lost]) {
         let mut bench = Bench::over(api).await;
         bench.file("a.txt", "one\n");
-        bench.chat.reply(bench.chat.said(
+        bench.endpoint.reply(bench.endpoint.said(
             Some("Two files, then."),
             "Look.",
             &[
@@ -92,7 +92,7 @@ async fn a_restored_round_is_the_one_that_was_pending() {
         turn.close();
         bench.cursor.hooks.exec = Box::new(|_| ExecAnswer::Run);
         let mut bench = bench.restart(database).await;
-        bench.chat.reply_text("Done.");
+        bench.endpoint.reply_text("Done.");
         let report = bench.cursor.resume().await.success();
         let pending = |state: &ConversationStateStructure| -> Value {
             let mut pending: Value = serde_json::from_str(&state.pending_tool_calls[0]).unwrap();
@@ -147,9 +147,9 @@ async fn three_turns_go_on_after_a_restart_from_blobs_that_only_the_client_has()
         for turn in 1..=3 {
             let call = format!("call_{turn}");
             bench
-                .chat
+                .endpoint
                 .reply_calls([(call.as_str(), "Read", r#"{"path":"a.txt"}"#)]);
-            bench.chat.reply_text("One line.");
+            bench.endpoint.reply_text("One line.");
             bench.cursor.send("Read it.").await.success();
         }
         let mut bench = bench.restart(database).await;
@@ -177,7 +177,7 @@ async fn three_turns_go_on_after_a_restart_from_blobs_that_only_the_client_has()
             }
         }
         bench.cursor.hooks.get = Box::new(|_| GetAnswer::Stored);
-        bench.chat.reply_text("Still one.");
+        bench.endpoint.reply_text("Still one.");
         let report = bench.cursor.send("Go on.").await.success();
         match database {
             Database::Kept => assert_eq!(report.gets, Vec::<Bytes>::new()),
@@ -194,10 +194,10 @@ async fn a_cut_between_a_blob_and_its_acknowledgement_loses_at_most_the_open_rou
         let mut bench = Bench::over(api).await;
         bench.file("a.txt", "one\n");
         bench
-            .chat
+            .endpoint
             .reply_calls([("call_1", "Read", r#"{"path":"a.txt"}"#)]);
         bench
-            .chat
+            .endpoint
             .reply_calls([("call_2", "Read", r#"{"path":"a.txt"}"#)]);
         let mut results = 0;
         bench.cursor.hooks.set = Box::new(move |args| {
@@ -225,7 +225,7 @@ async fn a_cut_between_a_blob_and_its_acknowledgement_loses_at_most_the_open_rou
             2,
             "the model was called before its state was out"
         );
-        bench.chat.reply_text("One line.");
+        bench.endpoint.reply_text("One line.");
         let report = bench.cursor.resume().await.success();
         assert_eq!(tools(&report), 1, "only the open round is run again");
         assert_eq!(roles(&bench.added()), ["assistant", "tool"]);
@@ -241,7 +241,7 @@ async fn a_note_of_the_prompt_that_cannot_be_read_is_named_and_nothing_is_sent()
         (r#""version":"one""#, "invalid type: string \"one\", expected u32"),
     ] {
         let mut bench = Bench::new().await;
-        bench.chat.reply_text("One.");
+        bench.endpoint.reply_text("One.");
         bench.cursor.send("One?").await.success();
         let whole = bench.cursor.state();
         let mut state = whole.clone();
@@ -262,7 +262,7 @@ async fn a_note_of_the_prompt_that_cannot_be_read_is_named_and_nothing_is_sent()
         assert!(message.contains(&named) && message.ends_with(mend), "{message}");
         assert_eq!(bench.bodies().len(), 1);
         bench.cursor.set_state(&whole);
-        bench.chat.reply_text("Two.");
+        bench.endpoint.reply_text("Two.");
         bench.cursor.send("Two?").await.success();
         assert_eq!(roles(&bench.added()), ["assistant", "user"]);
         bench.assert_clean();

@@ -99,12 +99,12 @@ async fn a_pending_round_brings_its_thinking_back_after_a_restart() {
         let mut bench = Bench::over(api).await;
         bench.file("a.txt", "one\n");
         bench.file("b.txt", "two\n");
-        let (reply, expected) = thoughtful(&bench.chat);
+        let (reply, expected) = thoughtful(&bench.endpoint);
         bench
-            .chat
-            .reply(bench.chat.said(Some("Hm."), "Which files?", &[]));
+            .endpoint
+            .reply(bench.endpoint.said(Some("Hm."), "Which files?", &[]));
         bench.cursor.send("Read them.").await.success();
-        bench.chat.reply(reply);
+        bench.endpoint.reply(reply);
         bench.cursor.hooks.exec = Box::new(|exec| match exec.message {
             Some(exec_server_message::Message::RequestContextArgs(_)) => ExecAnswer::Run,
             _ => ExecAnswer::Hold,
@@ -115,7 +115,9 @@ async fn a_pending_round_brings_its_thinking_back_after_a_restart() {
         bench.cursor.hooks.exec = Box::new(|_| ExecAnswer::Run);
 
         let mut bench = bench.restart(database).await;
-        bench.chat.reply(bench.chat.said(Some("So."), "Done.", &[]));
+        bench
+            .endpoint
+            .reply(bench.endpoint.said(Some("So."), "Done.", &[]));
         match how {
             GoOn::Resume => bench.cursor.resume().await,
             GoOn::Send => bench.cursor.send("Never mind.").await,
@@ -145,7 +147,9 @@ async fn a_pending_round_brings_its_thinking_back_after_a_restart() {
 
         // And it stays there, also for a server that has lost everything once more.
         let mut bench = bench.restart(database).await;
-        bench.chat.reply(bench.chat.said(Some("Well."), "Yes.", &[]));
+        bench
+            .endpoint
+            .reply(bench.endpoint.said(Some("Well."), "Yes.", &[]));
         bench.cursor.send("Sure?").await.success();
         let added = bench.added();
         assert_eq!(roles(&added), ["assistant", "user"], "{how:?} {database:?}");

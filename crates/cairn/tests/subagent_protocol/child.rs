@@ -103,11 +103,11 @@ fn text_of(message: &Value) -> String {
 #[tokio::test]
 async fn it_has_the_agents_instructions_and_tools_of_its_own() {
     let mut bench = Bench::new().await;
-    bench.chat.reply_text("I am the agent.");
+    bench.endpoint.reply_text("I am the agent.");
     bench.cursor.send("Hello.").await.success();
     let mut child = Bench::new().await;
     as_subagent(&mut child, "generalPurpose", |_| {});
-    child.chat.reply_text("I am the child.");
+    child.endpoint.reply_text("I am the child.");
     child.cursor.send("Do it.").await.success();
     let (agent, child_body) = (body(&bench, 0), body(&child, 0));
     assert_eq!(
@@ -144,7 +144,7 @@ async fn the_client_can_keep_progress_to_itself() {
     as_subagent(&mut bench, "generalPurpose", |request| {
         request.suppress_subagent_progress_update_tool = Some(true);
     });
-    bench.chat.reply_text("Done.");
+    bench.endpoint.reply_text("Done.");
     bench.cursor.send("Do it.").await.success();
     let body = body(&bench, 0);
     assert!(!tool_names(&body).contains(&"UpdateCurrentStep"));
@@ -157,7 +157,7 @@ async fn it_is_told_what_it_is_once_and_in_the_words_of_its_definition() {
     let mut bench = Bench::new().await;
     as_subagent(&mut bench, "Reviewer", |_| {});
     defines_a_reviewer(&mut bench);
-    bench.chat.reply_text("Reviewed.");
+    bench.endpoint.reply_text("Reviewed.");
     bench.cursor.send("Review it.").await.success();
     let first = body(&bench, 0);
     let messages = first["messages"].as_array().unwrap();
@@ -174,7 +174,7 @@ async fn it_is_told_what_it_is_once_and_in_the_words_of_its_definition() {
     assert!(text_of(&messages[2]).starts_with("<request_context>"));
     assert!(text_of(&messages[3]).contains("Review it."));
     // The parent goes on with it.
-    bench.chat.reply_text("Again.");
+    bench.endpoint.reply_text("Again.");
     bench.cursor.send("And the rest.").await.success();
     assert_eq!(roles(&bench.added()), ["assistant", "user"]);
     bench.assert_clean();
@@ -191,7 +191,7 @@ async fn the_words_of_a_definition_stay_inside_their_tags() {
         ..reviewer()
     };
     defines(&mut bench, kind);
-    bench.chat.reply_text("Done.");
+    bench.endpoint.reply_text("Done.");
     bench.cursor.send("Do it.").await.success();
     let told = text_of(&body(&bench, 0)["messages"][1]);
     let expected = format!("<instructions>\n{}\n</instructions>\n</subagent>", words("&lt;"));
@@ -214,8 +214,8 @@ async fn whoever_a_readonly_kind_starts_may_only_look_too() {
         };
         defines(&mut bench, kind);
         let task = r#"{"description":"d","prompt":"p","subagent_type":"generalPurpose"}"#;
-        bench.chat.reply_calls([("call-1", "Task", task)]);
-        bench.chat.reply_text("Done.");
+        bench.endpoint.reply_calls([("call-1", "Task", task)]);
+        bench.endpoint.reply_text("Done.");
         let report = bench.cursor.send("Do it.").await.success();
         let started = report.execs.iter().filter_map(|exec| match &exec.message {
             Some(exec_server_message::Message::SubagentArgs(args)) => Some(args.readonly),
@@ -236,7 +236,7 @@ async fn one_of_the_clients_own_kinds_is_told_what_its_kind_does() {
     ] {
         let mut bench = Bench::new().await;
         as_subagent(&mut bench, kind, |_| {});
-        bench.chat.reply_text("Done.");
+        bench.endpoint.reply_text("Done.");
         bench.cursor.send("Do it.").await.success();
         let body = body(&bench, 0);
         let identity = text_of(&body["messages"][1]);
@@ -257,17 +257,17 @@ async fn it_remembers_its_work_although_its_client_forgot_it() {
         as_subagent(&mut bench, "generalPurpose", |_| {});
         bench.file("a.txt", "one\n");
         bench
-            .chat
+            .endpoint
             .reply_calls([("read_1", "Read", r#"{"path":"a.txt"}"#)]);
-        bench.chat.reply_text("One line.");
+        bench.endpoint.reply_text("One line.");
         bench.cursor.send("Read a.txt.").await.success();
         let roots = bench.cursor.state().root_prompt_messages_json;
         let mut bench = bench.restart(database).await;
         bench.cursor.set_state(&Default::default());
         if database == Database::Lost {
-            bench.chat.allow_reset();
+            bench.endpoint.allow_reset();
         }
-        bench.chat.reply_text("It was one.");
+        bench.endpoint.reply_text("It was one.");
         bench.cursor.send("How many lines were it?").await.success();
         if database == Database::Kept {
             assert_eq!(roles(&bench.added()), ["assistant", "user"]);
@@ -286,13 +286,15 @@ async fn it_goes_on_where_its_last_run_failed() {
     as_subagent(&mut bench, "generalPurpose", |_| {});
     bench.file("a.txt", "one\n");
     bench
-        .chat
+        .endpoint
         .reply_calls([("read_1", "Read", r#"{"path":"a.txt"}"#)]);
-    bench.chat.reply_status(400, &[], r#"{"error":{"message":"no"}}"#);
+    bench
+        .endpoint
+        .reply_status(400, &[], r#"{"error":{"message":"no"}}"#);
     assert_eq!(bench.cursor.send("Do it.").await.error().0, "unavailable");
     let roots = bench.cursor.state().root_prompt_messages_json;
     bench.cursor.set_state(&Default::default());
-    bench.chat.reply_text("Done.");
+    bench.endpoint.reply_text("Done.");
     bench.cursor.send("Do it once more.").await.success();
     let added = bench.added();
     assert_eq!(roles(&added), ["user"]);
@@ -307,7 +309,7 @@ async fn it_is_told_that_its_calls_were_interrupted_although_its_client_forgot_t
     let mut bench = Bench::new().await;
     as_subagent(&mut bench, "generalPurpose", |_| {});
     bench.file("a.txt", "one\n");
-    bench.chat.reply_calls([
+    bench.endpoint.reply_calls([
         ("read_1", "Read", r#"{"path":"a.txt"}"#),
         ("read_2", "Read", r#"{"path":"b.txt"}"#),
     ]);
@@ -332,7 +334,7 @@ async fn it_is_told_that_its_calls_were_interrupted_although_its_client_forgot_t
     turn.cancel().await;
     assert_eq!(turn.finish().await.error().0, "canceled");
     bench.cursor.set_state(&Default::default());
-    bench.chat.reply_text("Done.");
+    bench.endpoint.reply_text("Done.");
     bench.cursor.send("Go on.").await.success();
     let added = bench.added();
     assert_eq!(roles(&added), ["assistant", "tool", "tool", "user"]);
@@ -351,11 +353,13 @@ async fn a_compaction_keeps_what_it_is_word_for_word() {
     let mut bench = Bench::new().await;
     as_subagent(&mut bench, "Reviewer", |_| {});
     defines_a_reviewer(&mut bench);
-    bench.chat.reply(Reply::text("Reviewed.").counted(120_000, 10));
+    bench
+        .endpoint
+        .reply(Reply::text("Reviewed.").counted(120_000, 10));
     bench.cursor.send("Review it.").await.success();
     let first = body(&bench, 0)["messages"].as_array().unwrap().clone();
-    bench.chat.reply_text("The gist.");
-    bench.chat.reply(Reply::text("Again.").counted(500, 10));
+    bench.endpoint.reply_text("The gist.");
+    bench.endpoint.reply(Reply::text("Again.").counted(500, 10));
     bench.cursor.send("And the rest.").await.success();
     let messages = body(&bench, 2)["messages"].as_array().unwrap().clone();
     assert_eq!(roles(&messages), ["system", "user", "user", "user", "user"]);
@@ -366,10 +370,10 @@ async fn a_compaction_keeps_what_it_is_word_for_word() {
     assert!(text_of(&messages[4]).contains("And the rest."));
 
     bench.cursor.set_state(&Default::default());
-    bench.chat.reply_text("Once more.");
+    bench.endpoint.reply_text("Once more.");
     bench.cursor.send("And now?").await.success();
     assert_eq!(roles(&bench.added()), ["assistant", "user"]);
-    assert_eq!(bench.chat.resets(), [2]);
+    assert_eq!(bench.endpoint.resets(), [2]);
     bench.assert_clean();
 }
 
@@ -378,7 +382,7 @@ async fn a_compaction_keeps_what_it_is_word_for_word() {
 async fn a_remark_of_the_server_is_not_among_its_words() {
     let mut bench = Bench::new().await;
     as_subagent(&mut bench, "generalPurpose", |_| {});
-    bench.chat.reply(Reply::answer(None, "", &[]));
+    bench.endpoint.reply(Reply::answer(None, "", &[]));
     let report = bench.cursor.send("Do it.").await.success();
     assert_eq!(report.text, "");
     bench.assert_clean();
@@ -389,16 +393,16 @@ async fn its_steps_are_counted_in_the_turn_and_kept_in_the_state() {
     let mut bench = Bench::new().await;
     as_subagent(&mut bench, "generalPurpose", |_| {});
     bench.file("a.txt", "one\n");
-    bench.chat.reply_calls([
+    bench.endpoint.reply_calls([
         ("step_1", "UpdateCurrentStep", r#"{"current_step":"reading"}"#),
         ("read_1", "Read", r#"{"path":"a.txt"}"#),
     ]);
-    bench.chat.reply_calls([(
+    bench.endpoint.reply_calls([(
         "step_2",
         "UpdateCurrentStep",
         r#"{"current_step":"done","final_summary":"read it","completed_subtitle":"one line"}"#,
     )]);
-    bench.chat.reply_text("One line.");
+    bench.endpoint.reply_text("One line.");
     let report = bench.cursor.send("Read a.txt.").await.success();
     let index_of = |call: &str| {
         let seen = report.calls.iter().find(|seen| seen.id == call).unwrap();
@@ -429,9 +433,9 @@ async fn its_steps_are_counted_in_the_turn_and_kept_in_the_state() {
     );
     // A later turn counts anew and adds to the history.
     bench
-        .chat
+        .endpoint
         .reply_calls([("step_3", "UpdateCurrentStep", r#"{"current_step":"again"}"#)]);
-    bench.chat.reply_text("Again.");
+    bench.endpoint.reply_text("Again.");
     bench.cursor.send("Again.").await.success();
     assert_eq!(
         bench.cursor.state().communicate_update_history,

@@ -66,7 +66,7 @@ async fn plan_turn(cursor: &mut FakeCursor) {
 #[tokio::test]
 async fn the_parent_is_woken_once_with_the_childs_words_in_its_stored_mode() {
     let mut bench = Bench::new().await;
-    bench.chat.reply_text("It works in the background.");
+    bench.endpoint.reply_text("It works in the background.");
     plan_turn(&mut bench.cursor).await;
     let words = told("child-1", "success", "It is in a.rs:7.");
     let done = || {
@@ -77,7 +77,7 @@ async fn the_parent_is_woken_once_with_the_childs_words_in_its_stored_mode() {
             "It is in a.rs:7.",
         )
     };
-    bench.chat.reply_text("Found.");
+    bench.endpoint.reply_text("Found.");
     let message = simulated(&words, AgentMode::Plan);
     let turn = bench.cursor.start_wake(vec![done()], Some(message)).await;
     assert_eq!(ended(turn).await, "Found.");
@@ -100,7 +100,7 @@ async fn the_parent_is_woken_once_with_the_childs_words_in_its_stored_mode() {
 #[tokio::test]
 async fn two_ends_at_once_are_two_messages_and_a_failure_says_so() {
     let mut bench = Bench::new().await;
-    bench.chat.reply_text("Both work.");
+    bench.endpoint.reply_text("Both work.");
     bench.cursor.send("Start both.").await.success();
     let words = [
         told("child-1", "success", "one"),
@@ -116,7 +116,7 @@ async fn two_ends_at_once_are_two_messages_and_a_failure_says_so() {
         ),
         completion("call-1", "child-1", BackgroundTaskStatus::Success, "one"),
     ];
-    bench.chat.reply_text("One of them failed.");
+    bench.endpoint.reply_text("One of them failed.");
     let message = simulated(&words.join("\n"), AgentMode::Agent);
     let turn = bench.cursor.start_wake(completions, Some(message)).await;
     ended(turn).await;
@@ -131,9 +131,9 @@ async fn an_end_while_the_parent_works_is_told_after_the_round_and_not_again_lat
     let mut bench = Bench::new().await;
     bench.file("a.txt", "one\n");
     bench
-        .chat
+        .endpoint
         .reply_calls([("call_a", "Read", r#"{"path":"a.txt"}"#)]);
-    bench.chat.reply_text("Both are known.");
+    bench.endpoint.reply_text("Both are known.");
     let mut held = 0;
     bench.cursor.hooks.exec = Box::new(move |_| {
         held += 1;
@@ -174,7 +174,7 @@ async fn an_end_while_the_parent_works_is_told_after_the_round_and_not_again_lat
 #[tokio::test]
 async fn progress_is_told_each_time_that_it_changes() {
     let mut bench = Bench::new().await;
-    bench.chat.reply_text("It works.");
+    bench.endpoint.reply_text("It works.");
     bench.cursor.send("Start it.").await.success();
     let mut seen = Vec::new();
     for (words, known) in [("half", false), ("half", true), ("most", false)] {
@@ -182,7 +182,7 @@ async fn progress_is_told_each_time_that_it_changes() {
         completion.reason = BackgroundTaskCompletionReason::TaskProgress.into();
         let message = (!known).then(|| simulated(&told("child-1", "running", words), AgentMode::Agent));
         if !known {
-            bench.chat.reply_text("Noted.");
+            bench.endpoint.reply_text("Noted.");
             seen.push(words);
         }
         let turn = bench.cursor.start_wake(vec![completion], message).await;
@@ -197,14 +197,14 @@ async fn progress_is_told_each_time_that_it_changes() {
 async fn an_end_in_more_words_than_the_model_can_hold_is_shortened_at_once() {
     for api in APIS {
         let mut bench = Bench::over(api).await;
-        bench.chat.reply_text("It works.");
+        bench.endpoint.reply_text("It works.");
         bench.cursor.send("Start it.").await.success();
         let words = "words ".repeat(10_000);
         let refused = r#"{"error":{"message":"This model's maximum context length is 8192 tokens."}}"#;
-        bench.chat.reply_status(400, &[], refused);
-        bench.chat.reply_text("The gist.");
-        bench.chat.reply_status(400, &[], refused);
-        bench.chat.reply_text("Noted.");
+        bench.endpoint.reply_status(400, &[], refused);
+        bench.endpoint.reply_text("The gist.");
+        bench.endpoint.reply_status(400, &[], refused);
+        bench.endpoint.reply_text("Noted.");
         let done = completion("call-1", "child-1", BackgroundTaskStatus::Success, &words);
         let shown = simulated(&told("child-1", "success", &words), AgentMode::Agent);
         let turn = bench.cursor.start_wake(vec![done], Some(shown)).await;
@@ -228,7 +228,7 @@ async fn an_end_in_more_words_than_the_model_can_hold_is_shortened_at_once() {
 #[tokio::test]
 async fn an_end_that_names_nothing_breaks_the_protocol() {
     let mut bench = Bench::new().await;
-    bench.chat.reply_text("It works.");
+    bench.endpoint.reply_text("It works.");
     bench.cursor.send("Start it.").await.success();
     let turn = bench
         .cursor
@@ -412,7 +412,7 @@ mod unsaid {
 #[tokio::test]
 async fn of_a_childs_long_words_head_and_tail_enter_the_history() {
     let mut bench = Bench::new().await;
-    bench.chat.reply_text("It works in the background.");
+    bench.endpoint.reply_text("It works in the background.");
     bench.cursor.send("Start it.").await.success();
     let long = format!("{}{}{}", "é".repeat(70_000), "-".repeat(9), "ü".repeat(30_000));
     let kept = format!(
@@ -421,7 +421,7 @@ async fn of_a_childs_long_words_head_and_tail_enter_the_history() {
         "ü".repeat(30_000)
     );
     let words = told("child-1", "success", &kept);
-    bench.chat.reply_text("Found.");
+    bench.endpoint.reply_text("Found.");
     let done = completion("call-1", "child-1", BackgroundTaskStatus::Success, &long);
     let message = simulated(&words, AgentMode::Agent);
     let turn = bench.cursor.start_wake(vec![done], Some(message)).await;

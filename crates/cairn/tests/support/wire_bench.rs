@@ -24,7 +24,7 @@ pub fn over_each_api<T: Copy, const N: usize>(of: [T; N]) -> impl Iterator<Item 
 
 /// Everything that a wire-level test needs.
 pub struct Bench {
-    pub chat: Endpoint,
+    pub endpoint: Endpoint,
     pub server: CairnServer,
     pub cursor: FakeCursor,
     pub workspace: TempDir,
@@ -56,14 +56,14 @@ impl Bench {
     }
 
     async fn with(api: Api, web: WebConfig) -> Self {
-        let chat = Endpoint::start(api).await;
-        chat.one_conversation();
+        let endpoint = Endpoint::start(api).await;
+        endpoint.one_conversation();
         let data = TempDir::new().unwrap();
         let workspace = TempDir::new().unwrap();
-        let server = serve(&data, &chat, &web).await;
+        let server = serve(&data, &endpoint, &web).await;
         let cursor = FakeCursor::new(&server.base_url, KEY, "agent-1", workspace.path()).await;
         Self {
-            chat,
+            endpoint,
             server,
             cursor,
             workspace,
@@ -75,7 +75,7 @@ impl Bench {
     /// Stops the server and starts it again; the client and the endpoint stay.
     pub async fn restart(self, database: Database) -> Self {
         let Self {
-            chat,
+            endpoint,
             server,
             mut cursor,
             workspace,
@@ -86,10 +86,10 @@ impl Bench {
         if database == Database::Lost {
             data = TempDir::new().unwrap();
         }
-        let server = serve(&data, &chat, &web).await;
+        let server = serve(&data, &endpoint, &web).await;
         cursor.reconnect(&server.base_url, KEY).await;
         Self {
-            chat,
+            endpoint,
             server,
             cursor,
             workspace,
@@ -118,7 +118,7 @@ impl Bench {
 
     /// The bodies that the endpoint was sent, in order.
     pub fn bodies(&self) -> Vec<Bytes> {
-        self.chat
+        self.endpoint
             .requests()
             .into_iter()
             .map(|request| request.body)
@@ -139,7 +139,7 @@ impl Bench {
     #[track_caller]
     pub fn assert_clean(&self) {
         self.cursor.assert_clean();
-        self.chat.assert_clean();
+        self.endpoint.assert_clean();
     }
 }
 

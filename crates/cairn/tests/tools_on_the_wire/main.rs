@@ -55,8 +55,8 @@ async fn round_in(
     arguments: Value,
 ) -> (TurnReport, String) {
     let arguments = arguments.to_string();
-    bench.chat.reply_calls([("call_1", name, arguments.as_str())]);
-    bench.chat.reply_text("Done.");
+    bench.endpoint.reply_calls([("call_1", name, arguments.as_str())]);
+    bench.endpoint.reply_text("Done.");
     let message = pb::UserMessage {
         text: "Go.".to_owned(),
         mode: mode.into(),
@@ -178,7 +178,7 @@ async fn a_cancelled_wait_ends_at_once_and_is_told_as_interrupted() {
         _ => ExecAnswer::Run,
     });
     let arguments = r#"{"shell_id":7,"block_until_ms":86400000}"#;
-    bench.chat.reply_calls([("call_1", "AwaitShell", arguments)]);
+    bench.endpoint.reply_calls([("call_1", "AwaitShell", arguments)]);
     let mut turn = bench.cursor.start_turn("Wait.").await;
     let looks = |frame: &RunFrame| match frame {
         RunFrame::Message(message) => matches!(
@@ -192,7 +192,7 @@ async fn a_cancelled_wait_ends_at_once_and_is_told_as_interrupted() {
     turn.cancel().await;
     let report = turn.finish().await;
     assert_eq!(report.error().0, "canceled");
-    bench.chat.reply_text("Fine.");
+    bench.endpoint.reply_text("Fine.");
     bench.cursor.send("Never mind.").await.success();
     let added = bench.added();
     let result = added.iter().find(|message| message["role"] == "tool").unwrap();
@@ -278,11 +278,11 @@ async fn a_picture_and_a_missing_file_are_told_apart() {
         ),
         _ => ExecAnswer::Run,
     });
-    bench.chat.reply_calls([
+    bench.endpoint.reply_calls([
         ("call_1", "Read", r#"{"path":"a.png"}"#),
         ("call_2", "Read", r#"{"path":"lost.txt"}"#),
     ]);
-    bench.chat.reply_text("Done.");
+    bench.endpoint.reply_text("Done.");
     let report = bench.cursor.send("Go.").await.success();
     let results: Vec<_> = report
         .calls
@@ -472,11 +472,11 @@ async fn a_notebook_is_read_cell_by_cell_and_with_a_range_line_by_line() {
         "n.ipynb",
         r#"{"cells":[{"cell_type":"code","source":["a\n","b"]}],"nbformat":4}"#,
     );
-    bench.chat.reply_calls([
+    bench.endpoint.reply_calls([
         ("call_1", "Read", r#"{"path":"n.ipynb"}"#),
         ("call_2", "Read", r#"{"path":"n.ipynb","offset":1}"#),
     ]);
-    bench.chat.reply_text("Done.");
+    bench.endpoint.reply_text("Done.");
     bench.cursor.send("Go.").await.success();
     let mut results: Vec<_> = bench
         .added()

@@ -299,14 +299,14 @@ async fn get_mcp_tools_finds_a_server_that_came_later_and_its_tools_can_be_calle
     })
     .await;
     bench
-        .chat
+        .endpoint
         .reply_calls([("call_0", "GetMcpTools", r#"{"pattern":"NOW"}"#)]);
     let (report, text) = {
         let arguments = json!({"server": "clock", "tool_name": "now"});
         bench
-            .chat
+            .endpoint
             .reply_calls([("call_1", "CallMcpTool", arguments.to_string().as_str())]);
-        bench.chat.reply_text("Done.");
+        bench.endpoint.reply_text("Done.");
         let report = bench.cursor.send("Go.").await.success();
         bench.assert_clean();
         let body: Value = serde_json::from_slice(bench.bodies().last().unwrap()).unwrap();

@@ -81,9 +81,9 @@ async fn update_current_step_is_no_tool_of_an_agent() {
     let mut bench = Bench::new().await;
     let arguments = r#"{"current_step":"reading"}"#;
     bench
-        .chat
+        .endpoint
         .reply_calls([("call_1", "UpdateCurrentStep", arguments)]);
-    bench.chat.reply_text("Done.");
+    bench.endpoint.reply_text("Done.");
     let report = bench.cursor.send("Go.").await.success();
     let added = bench.added();
     let text = added[1]["content"].as_str().unwrap();

@@ -98,7 +98,7 @@ async fn broken(
         json!({"search_term": ARGUMENT}).to_string(),
     );
     // The deletion is never answered, so that the round stays open.
-    bench.chat.reply_calls([
+    bench.endpoint.reply_calls([
         ("call_0", "Delete", read.as_str()),
         ("call_1", "Read", read.as_str()),
         ("call_2", "WebSearch", search.as_str()),
