@@ -388,20 +388,32 @@ fn a_refused_search_asks_no_service() {
     assert_eq!(result(&effects), finished("The person refused the search.", true));
 }
 
-/// What a fetch of `http://h/p` gives when the client answers so.
-fn fetch(status_code: i32, content_type: &str, content: &str) -> (ToolResult, pb::web_fetch_result::Result) {
+/// The calls after the person allowed to fetch `http://h/p`, and the exec that asks the client for it.
+fn fetching() -> (ToolRuntime, u32) {
     use pb::web_fetch_request_response::{Approved, Result};
     let mut tools = runtime();
     let (id, _) = asked(&begin(&mut tools, "WebFetch", r#"{"url":"http://h/p"}"#));
     let approved = response::Result::WebFetchRequestResponse(pb::WebFetchRequestResponse {
         result: Some(Result::Approved(Approved {})),
     });
-    let (exec_id, message) = one_exec(&respond(&mut tools, id, approved).unwrap());
+    let mut effects = respond(&mut tools, id, approved).unwrap();
+    let limit = Effect::Wake {
+        call: CallId::new("c"),
+        after_ms: 60_000,
+    };
+    assert_eq!(effects.pop(), Some(limit));
+    let (exec_id, message) = one_exec(&effects);
     let expected = exec::Message::FetchArgs(pb::FetchArgs {
         url: "http://h/p".into(),
         tool_call_id: "c".into(),
     });
     assert_eq!(message, expected);
+    (tools, exec_id)
+}
+
+/// What a fetch of `http://h/p` gives when the client answers so.
+fn fetch(status_code: i32, content_type: &str, content: &str) -> (ToolResult, pb::web_fetch_result::Result) {
+    let (mut tools, exec_id) = fetching();
     let success = fetch_result::Result::Success(pb::FetchSuccess {
         url: "http://h/p".into(),
         content: content.into(),
@@ -416,6 +428,8 @@ fn fetch(status_code: i32, content_type: &str, content: &str) -> (ToolResult, pb
         // Whoever drives the calls reads the page beside them: nothing waits for that.
         assert_eq!(served(&effects), ServiceRequest::Page(content.into()));
         assert!(tools.committed(&CallId::new("c")).is_none());
+        // The page is there: the time for fetching it no longer matters.
+        assert_eq!(tools.woke(&CallId::new("c"), 3_500), []);
         let page = ServiceAnswer::Page(read_page(content));
         effects = tools.served(&CallId::new("c"), page, 4_000).unwrap();
     }
@@ -452,16 +466,33 @@ fn a_status_that_is_no_success_is_an_error_with_the_pages_words() {
     assert_eq!(result, finished(text, true));
 }
 
+/// The client waits for a silent host, and reads a page without an end, for as long as it is let. [sdk]
+#[test]
+fn a_fetch_that_does_not_end_is_given_up_and_its_late_answer_changes_nothing() {
+    let (mut tools, exec_id) = fetching();
+    let effects = tools.woke(&CallId::new("c"), 62_000);
+    let [Effect::Send(stop), Effect::Complete(result)] = effects.as_slice() else {
+        panic!("{effects:?}");
+    };
+    let abort = pb::exec_server_control_message::Message::Abort(pb::ExecServerAbort { id: exec_id });
+    let expected = Message::ExecServerControlMessage(pb::ExecServerControlMessage { message: Some(abort) });
+    assert_eq!(*stop, expected);
+    let text = "http://h/p was not there after 60 seconds, and the fetch was given up. The host may be slow, or its \
+                answer may have no end. Try once more, or fetch it with a command that has a time limit.";
+    assert_eq!(*result, finished(text, true));
+    let late = fetch_result::Result::Success(pb::FetchSuccess::default());
+    let late = answer::Message::FetchResult(pb::FetchResult { result: Some(late) });
+    assert_eq!(
+        tools.exec_message(exec_answer(exec_id, late), 63_000).unwrap(),
+        []
+    );
+    assert_eq!(tools.woke(&CallId::new("c"), 64_000), []);
+}
+
 /// The client says "fetch failed" of an unknown host, a refused connection and redirects in a circle alike. [sdk]
 #[test]
 fn a_fetch_that_fails_says_what_it_may_be() {
-    use pb::web_fetch_request_response::{Approved, Result};
-    let mut tools = runtime();
-    let (id, _) = asked(&begin(&mut tools, "WebFetch", r#"{"url":"http://h/p"}"#));
-    let approved = response::Result::WebFetchRequestResponse(pb::WebFetchRequestResponse {
-        result: Some(Result::Approved(Approved {})),
-    });
-    let (exec_id, _) = one_exec(&respond(&mut tools, id, approved).unwrap());
+    let (mut tools, exec_id) = fetching();
     let error = fetch_result::Result::Error(pb::FetchError {
         url: "http://h/p".into(),
         error: "fetch failed".into(),

@@ -70,11 +70,20 @@ impl Execs {
             .retain(|_, exec| matches!(exec, Exec::Background { .. } | Exec::Aborted));
     }
 
+    /// Stops what is live of a call; returns its ids.
+    pub(super) fn abort_of(&mut self, call: &CallId) -> Vec<u32> {
+        self.abort(|live| live == call)
+    }
+
     /// Stops every id that has no answer; returns these ids.
     pub(super) fn abort_live(&mut self) -> Vec<u32> {
+        self.abort(|_| true)
+    }
+
+    fn abort(&mut self, of: impl Fn(&CallId) -> bool) -> Vec<u32> {
         let mut stopped = Vec::new();
         for (exec_id, exec) in &mut self.states {
-            if matches!(exec, Exec::Live(_)) {
+            if matches!(exec, Exec::Live(call) if of(call)) {
                 *exec = Exec::Aborted;
                 stopped.push(*exec_id);
             }

@@ -336,12 +336,17 @@ impl ToolRuntime {
         }
     }
 
-    /// The pause that a call asked for is over. A call that is over meanwhile needs nothing any more.
+    /// The pause that a call asked for is over, or the time of its exec. A call that is over meanwhile, or that waits for
+    /// something else by now, needs nothing any more.
     pub fn woke(&mut self, call: &CallId, now_ms: u64) -> Vec<Effect> {
         let mut effects = Vec::new();
         if let Some((awaiting, running)) = self.take_running(call) {
             match dispatch::resume(call, awaiting) {
-                Ok(step) => self.take(call, step, running, now_ms, &mut effects),
+                Ok(step) => {
+                    let stopped = self.execs.abort_of(call).into_iter();
+                    effects.extend(stopped.map(|exec_id| Effect::Send(request::abort(exec_id))));
+                    self.take(call, step, running, now_ms, &mut effects);
+                }
                 Err(awaiting) => {
                     let awaiting = *awaiting;
                     self.calls
@@ -552,9 +557,13 @@ impl ToolRuntime {
             Step::Exec { message, awaiting } => {
                 let exec_id = self.execs.begin(call);
                 tracing::debug!(%call, exec_id, "the client is asked to execute");
+                effects.push(Effect::Send(request::exec(exec_id, message)));
+                effects.extend(awaiting.time_limit_ms().map(|after_ms| Effect::Wake {
+                    call: call.clone(),
+                    after_ms,
+                }));
                 self.calls
                     .insert(call.clone(), CallState::Running { awaiting, running });
-                effects.push(Effect::Send(request::exec(exec_id, message)));
             }
             Step::Query { query, awaiting } => {
                 let id = self.open_query(call);

@@ -1,14 +1,16 @@
 //! The stages of a tool that asks the person first, and does what was allowed.
 //!
 //! A question, a mode and a plan are over with the person's answer. A search goes on at the server's own service, a
-//! fetch at the client and then, if it gave a page, at whoever reads pages here, a picture at the server's service between the client's reads of the pictures to start from
-//! and its write of the new one. Must never know: query and exec ids.
+//! fetch at the client and then, if it gave a page, at whoever reads pages here, a picture at the server's service
+//! between the client's reads of the pictures to start from and its write of the new one. Must never know: query and
+//! exec ids.
 
 use bytes::Bytes;
 
 use super::super::asked::{ASPECT_RATIOS, Asked};
 use super::super::codec::request::{FileContent, read_whole, write_whole};
 use super::super::codec::response::ExecAnswer;
+use super::super::result::Outcome;
 use super::super::result::asked::{self as outcome, Fetched};
 use super::{Awaiting, Scope, Step};
 use crate::cursor::proto::agent::{
@@ -20,6 +22,9 @@ use crate::cursor::proto::agent::{
 };
 use crate::model::CallId;
 use crate::web::{Found, ImageRequest, ImageSize, WebServiceError};
+
+/// How long the client may take to fetch a page. It sets no end itself to a host that is silent or never done. [sdk]
+const FETCH_LIMIT_MS: u32 = 60_000;
 
 /// What the server itself is asked to do for a call.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -69,6 +74,14 @@ pub(in super::super) enum AskedRun {
 }
 
 impl AskedRun {
+    /// How long the client may take for what it was asked, if there is an end to it.
+    pub(super) fn time_limit_ms(&self) -> Option<u32> {
+        match self {
+            Self::Fetching(_) => Some(FETCH_LIMIT_MS),
+            _ => None,
+        }
+    }
+
     /// The field that the stage waits for.
     pub(super) fn expects(&self) -> &'static str {
         match self {
@@ -229,6 +242,14 @@ pub(super) fn advance(call: &CallId, run: AskedRun, answer: ExecAnswer) -> Resul
         (AskedRun::Saving(args), ExecAnswer::Write(result)) => Step::Done(outcome::image_saved(args, result)),
         (run, _) => return Err(awaiting_box(run)),
     })
+}
+
+/// Gives up what the client was asked to do and has no end of its own. The error gives the stage back.
+pub(super) fn overdue(run: AskedRun) -> Result<Outcome, Box<Awaiting>> {
+    match run {
+        AskedRun::Fetching(args) => Ok(outcome::fetch_overdue(args, FETCH_LIMIT_MS / 1000)),
+        other => Err(awaiting_box(other)),
+    }
 }
 
 /// Reads the next picture to start from, or has the new one made.

@@ -171,10 +171,11 @@ pub(super) fn begin(call: &CallId, arguments: Arguments, scope: &Scope) -> Step 
     Step::Exec { message, awaiting }
 }
 
-/// Goes on after a pause. The error gives the stage back: it does not pause.
+/// Goes on after a pause, or gives up an exec whose time is over. The error gives the stage back: it waits for no time.
 pub(super) fn resume(call: &CallId, awaiting: Awaiting) -> Result<Step, Box<Awaiting>> {
     match awaiting {
         Awaiting::Time(run) => Ok(await_shell::look(call, *run)),
+        Awaiting::Asked(run) => asked::overdue(*run).map(Step::Done),
         other => Err(Box::new(other)),
     }
 }
@@ -257,6 +258,14 @@ impl Awaiting {
         match self {
             Self::Shell(run) => run.closed().map_err(|run| Box::new(Self::Shell(run))),
             other => Err(Box::new(other)),
+        }
+    }
+
+    /// How long the client may take for an exec, if there is an end to it. Commands and subagents have their own.
+    pub(super) fn time_limit_ms(&self) -> Option<u32> {
+        match self {
+            Self::Asked(run) => run.time_limit_ms(),
+            _ => None,
         }
     }
 

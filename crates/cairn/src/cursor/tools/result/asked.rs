@@ -309,6 +309,16 @@ fn fetch_failed(args: WebFetchArgs, text: &str) -> Outcome {
     outcome(fetch_card(args, result), text, true)
 }
 
+/// The page did not come in time.
+pub(in super::super) fn fetch_overdue(args: WebFetchArgs, seconds: u32) -> Outcome {
+    let text = format!(
+        "{} was not there after {seconds} seconds, and the fetch was given up. The host may be slow, or its answer may have \
+         no end. Try once more, or fetch it with a command that has a time limit.",
+        args.url
+    );
+    fetch_failed(args, &text)
+}
+
 /// The person did not allow the fetch.
 pub(in super::super) fn fetch_refused(args: WebFetchArgs, reason: String) -> Outcome {
     let text = format!(
