@@ -206,6 +206,16 @@ impl Conversation {
         match how {
             GoOn::Send => {}
             GoOn::Resume if has_begun => {
+                // An open round runs again, in the workspace as it found it. The run that broke may have brought its
+                // results to the model already, after a checkpoint that the client never read: only the same ones go on
+                // from there.
+                if held
+                    .pending_tool_calls
+                    .iter()
+                    .any(|pending| pending.contains("\"c4\""))
+                {
+                    let _ = std::fs::remove_file(self.workspace.path().join("w"));
+                }
                 self.cursor.resume().await.success();
             }
             GoOn::Resume => {
@@ -388,12 +398,10 @@ fn line(message: &Value) -> Option<String> {
                 .lines()
                 .filter(|line| !line.starts_with("Working directory: "))
                 .collect();
-            let text = kept.join("\n");
-            // An edit that is made again finds its text there.
-            let text = text.replace("w already had this text.", "Created w with 1 line.");
             Some(format!(
-                "{role} {}: {text}",
-                message["tool_call_id"].as_str().unwrap()
+                "{role} {}: {}",
+                message["tool_call_id"].as_str().unwrap(),
+                kept.join("\n")
             ))
         }
     }
