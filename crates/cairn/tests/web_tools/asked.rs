@@ -471,15 +471,9 @@ fn a_status_that_is_no_success_is_an_error_with_the_pages_words() {
 fn a_fetch_that_does_not_end_is_given_up_and_its_late_answer_changes_nothing() {
     let (mut tools, exec_id) = fetching();
     let effects = tools.woke(&CallId::new("c"), 62_000);
-    let [Effect::Send(stop), Effect::Complete(result)] = effects.as_slice() else {
-        panic!("{effects:?}");
-    };
-    let abort = pb::exec_server_control_message::Message::Abort(pb::ExecServerAbort { id: exec_id });
-    let expected = Message::ExecServerControlMessage(pb::ExecServerControlMessage { message: Some(abort) });
-    assert_eq!(*stop, expected);
     let text = "http://h/p was not there after 60 seconds, and the fetch was given up. The host may be slow, or its \
                 answer may have no end. Try once more, or fetch it with a command that has a time limit.";
-    assert_eq!(*result, finished(text, true));
+    assert_eq!(result(&effects), finished(text, true));
     let late = fetch_result::Result::Success(pb::FetchSuccess::default());
     let late = answer::Message::FetchResult(pb::FetchResult { result: Some(late) });
     assert_eq!(

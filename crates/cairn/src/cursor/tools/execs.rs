@@ -1,6 +1,6 @@
 //! Exec ids: which call each belongs to, and what may still come for it.
 //!
-//! An exec id goes `Live → Finished`, `Live → Background → Finished` or `Live → Aborted`. Ids count up through the
+//! An exec id goes `Live → Finished`, `Live → Background → Finished`, `Live → Aborted` or `Live → GivenUp`. Ids count up through the
 //! whole run. The one owner of the mapping between exec ids and calls. Must never know: what a call's tool is, cards.
 
 use std::collections::BTreeMap;
@@ -28,6 +28,8 @@ pub(super) enum Exec {
     Finished(CallId),
     /// The client was told to stop.
     Aborted,
+    /// Its answer is not awaited any more, and may still come.
+    GivenUp,
 }
 
 impl Execs {
@@ -67,23 +69,23 @@ impl Execs {
     /// The round is over: only what may still be heard of is kept.
     pub(super) fn round_ended(&mut self) {
         self.states
-            .retain(|_, exec| matches!(exec, Exec::Background { .. } | Exec::Aborted));
+            .retain(|_, exec| matches!(exec, Exec::Background { .. } | Exec::Aborted | Exec::GivenUp));
     }
 
-    /// Stops what is live of a call; returns its ids.
-    pub(super) fn abort_of(&mut self, call: &CallId) -> Vec<u32> {
-        self.abort(|live| live == call)
+    /// Waits no longer for what is live of a call. The client is not told: an abort stops none of what is given up. [sdk]
+    pub(super) fn give_up(&mut self, call: &CallId) {
+        for exec in self.states.values_mut() {
+            if matches!(exec, Exec::Live(live) if live == call) {
+                *exec = Exec::GivenUp;
+            }
+        }
     }
 
     /// Stops every id that has no answer; returns these ids.
     pub(super) fn abort_live(&mut self) -> Vec<u32> {
-        self.abort(|_| true)
-    }
-
-    fn abort(&mut self, of: impl Fn(&CallId) -> bool) -> Vec<u32> {
         let mut stopped = Vec::new();
         for (exec_id, exec) in &mut self.states {
-            if matches!(exec, Exec::Live(call) if of(call)) {
+            if matches!(exec, Exec::Live(_)) {
                 *exec = Exec::Aborted;
                 stopped.push(*exec_id);
             }
