@@ -1,8 +1,9 @@
 //! A client that breaks the order of a tool call: the run ends as a protocol fault, and the log has the ids as fields of
 //! their own and nothing of what was said.
 
+use std::cell::RefCell;
 use std::fmt::Debug;
-use std::sync::{Arc, Mutex};
+use std::sync::Once;
 
 use super::*;
 use cairn::cursor::proto::agent::{
@@ -25,11 +26,27 @@ impl Visit for Fields {
     }
 }
 
-/// Keeps everything that cairn logs, down to traces.
-#[derive(Clone, Default)]
-struct Captured(Arc<Mutex<Vec<(Level, Fields)>>>);
+thread_local! {
+    /// What cairn has logged on this thread. The whole server of a test lives on the test's thread.
+    static LOG: RefCell<Vec<(Level, Fields)>> = const { RefCell::new(Vec::new()) };
+}
 
-impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Captured {
+/// Keeps everything that cairn logs, down to traces.
+struct Capture;
+
+impl Capture {
+    /// Begins anew for this thread. One subscriber serves all threads: what a thread without one meets first would stay
+    /// unheard for all.
+    fn begin() {
+        static ONCE: Once = Once::new();
+        ONCE.call_once(|| {
+            tracing::subscriber::set_global_default(Registry::default().with(Self)).unwrap();
+        });
+        LOG.take();
+    }
+}
+
+impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Capture {
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
         let mut fields = Fields::default();
         attributes.record(&mut fields);
@@ -51,7 +68,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Captured {
                 .extend(span.extensions().get::<Fields>().cloned().unwrap_or_default().0);
         }
         event.record(&mut all);
-        self.0.lock().unwrap().push((*event.metadata().level(), all));
+        LOG.with_borrow_mut(|log| log.push((*event.metadata().level(), all)));
     }
 }
 
@@ -80,9 +97,7 @@ async fn broken(
     asks: impl FnMut(u32) -> pb::InteractionResponse + Send + 'static,
 ) -> (Ids, String) {
     let (mut reads, mut asks) = (reads, asks);
-    let captured = Captured::default();
-    // The whole server lives on this test's thread.
-    let _guard = tracing::subscriber::set_default(Registry::default().with(captured.clone()));
+    Capture::begin();
     let mut bench = Bench::new().await;
     bench.cursor.hooks.exec = Box::new(move |exec| match &exec.message {
         Some(Exec::ReadArgs(_)) => {
@@ -107,7 +122,7 @@ async fn broken(
     let (code, message) = report.error();
     assert_eq!(code, "invalid_argument");
     let message = message.to_owned();
-    let log = captured.0.lock().unwrap().clone();
+    let log = LOG.take();
     for (_, fields) in &log {
         for (name, value) in &fields.0 {
             for canary in [PROMPT, "ARGUMENT-CANARY", CONTENT] {
