@@ -131,3 +131,8 @@ impl From<RequestError> for RunFailure {
         Self::Protocol(error.to_string())
     }
 }
+
+/// The client's fault, in these words.
+pub(super) fn protocol(error: impl ToString) -> RunFailure {
+    RunFailure::Protocol(error.to_string())
+}

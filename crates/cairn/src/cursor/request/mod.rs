@@ -6,6 +6,7 @@
 mod archive;
 mod attachments;
 mod background;
+mod base;
 mod context;
 mod context_link;
 mod delegation;

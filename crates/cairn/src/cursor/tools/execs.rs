@@ -1,6 +1,6 @@
 //! Exec ids: which call each belongs to, and what may still come for it.
 //!
-//! An exec id goes `Live → Finished`, `Live → Background → Finished`, `Live → Aborted` or `Live → GivenUp`. Ids count up through the
+//! An exec id goes `Live → Finished`, `Live → Background → Finished` or `Live → GivenUp`. Ids count up through the
 //! whole run. The one owner of the mapping between exec ids and calls. Must never know: what a call's tool is, cards.
 
 use std::collections::BTreeMap;
@@ -26,8 +26,6 @@ pub(super) enum Exec {
     Background { call: CallId, model_call_id: String },
     /// It has its answer.
     Finished(CallId),
-    /// The client was told to stop.
-    Aborted,
     /// Its answer is not awaited any more, and may still come.
     GivenUp,
 }
@@ -69,7 +67,7 @@ impl Execs {
     /// The round is over: only what may still be heard of is kept.
     pub(super) fn round_ended(&mut self) {
         self.states
-            .retain(|_, exec| matches!(exec, Exec::Background { .. } | Exec::Aborted | Exec::GivenUp));
+            .retain(|_, exec| matches!(exec, Exec::Background { .. } | Exec::GivenUp));
     }
 
     /// Waits no longer for what is live of a call. The client is not told: an abort stops none of what is given up. [sdk]
@@ -81,12 +79,12 @@ impl Execs {
         }
     }
 
-    /// Stops every id that has no answer; returns these ids.
-    pub(super) fn abort_live(&mut self) -> Vec<u32> {
+    /// Waits no longer for any id that has no answer; returns these ids, which the client is to be told to stop.
+    pub(super) fn give_up_all(&mut self) -> Vec<u32> {
         let mut stopped = Vec::new();
         for (exec_id, exec) in &mut self.states {
             if matches!(exec, Exec::Live(_)) {
-                *exec = Exec::Aborted;
+                *exec = Exec::GivenUp;
                 stopped.push(*exec_id);
             }
         }

@@ -282,7 +282,7 @@ impl ToolRuntime {
                 Ok(shown.map(Effect::Send).into_iter().collect())
             }
             // The client may have answered before it saw the abort, or after its time.
-            Some(Exec::Aborted | Exec::GivenUp) => Ok(Vec::new()),
+            Some(Exec::GivenUp) => Ok(Vec::new()),
             // After a command's exit may come what the person's hooks add; the round may be over by then. [sdk]
             Some(Exec::Finished(_)) | None if adds_nothing(message.message.as_ref()) => Ok(Vec::new()),
             finished => Err(ToolProtocolError::FinishedExec {
@@ -315,7 +315,7 @@ impl ToolRuntime {
                     Ok(Vec::new())
                 }
                 // The close is the ordinary end of an exec that has its result.
-                Some(Exec::Finished(_) | Exec::Aborted | Exec::GivenUp) | None => Ok(Vec::new()),
+                Some(Exec::Finished(_) | Exec::GivenUp) | None => Ok(Vec::new()),
             },
             Control::Throw(throw) => match self.execs.current(throw.id)? {
                 Exec::Live(call) => {
@@ -327,7 +327,7 @@ impl ToolRuntime {
                     self.execs.set(throw.id, Exec::Finished(call));
                     Ok(Vec::new())
                 }
-                Exec::Aborted | Exec::GivenUp => Ok(Vec::new()),
+                Exec::GivenUp => Ok(Vec::new()),
                 Exec::Finished(call) => Err(ToolProtocolError::FinishedExec {
                     exec_id: throw.id,
                     call: Some(call.clone()),
@@ -442,7 +442,7 @@ impl ToolRuntime {
         self.queue.clear();
         self.queries.clear();
         self.turn = None;
-        let stopped = self.execs.abort_live().into_iter();
+        let stopped = self.execs.give_up_all().into_iter();
         stopped
             .map(|exec_id| Effect::Send(request::abort(exec_id)))
             .collect()
